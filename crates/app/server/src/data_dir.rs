@@ -227,6 +227,7 @@ mod tests {
         }
     }
 
+    /// SV-SRV-1.
     #[test]
     fn a_data_directory_is_used_by_one_at_a_time() {
         let scratch = Scratch::new("lock");
@@ -269,6 +270,7 @@ mod tests {
         }
     }
 
+    /// SV-SRV-3.
     #[test]
     fn keys_are_made_once_and_only_their_owner_reads_them() {
         let scratch = Scratch::new("keys");

@@ -9,12 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use common::{SHAPE, Scratch, block_on, config};
-use shingle_array_store::{ArrayDrive, FormatOptions, format};
-use shingle_server::{Access, Config, Error, Offline, Server, open_drive};
+use common::{Scratch, block_on, config, with_three_drives};
+use shingle_server::{Access, Config, Error, Offline, Server};
 use shingle_store_api::{Commit, ObjectStore, Place, StoreErrorKind, StoreResult};
-use shingle_zoned::{CreateOptions, FileDevice};
-use shingle_zoned_linux::OpenOptions;
 
 const LARGE: usize = 3 << 20;
 
@@ -50,26 +47,6 @@ fn offline<T: Send + 'static>(
     std::thread::spawn(|| shingle_runtime::real::run(run).unwrap()).join().unwrap()
 }
 
-/// An array of three small drives in `scratch`, named in the configuration.
-fn with_array(mut config: Config, scratch: &Scratch) -> (Config, Vec<PathBuf>) {
-    let drives: Vec<PathBuf> = ["x", "y", "z"].map(|name| scratch.path(name)).into();
-    let paths = drives.clone();
-    let make = |rt| async move {
-        let open = |path: &PathBuf| {
-            FileDevice::create(path, &SHAPE.geometry().unwrap(), CreateOptions::default()).unwrap();
-            ArrayDrive { name: path.display().to_string(), dev: open_drive(path, &rt, OpenOptions::default()).unwrap() }
-        };
-        let drives: Vec<_> = paths.iter().map(open).collect();
-        let options = FormatOptions { segment_length: 128 << 10, ..FormatOptions::new("2+1".parse().unwrap()) };
-        format(&rt, &drives, &options).await.unwrap();
-    };
-    std::thread::spawn(|| shingle_runtime::real::run(make).unwrap()).join().unwrap();
-    let names: Vec<_> = drives.iter().map(|drive| format!("\"{}\"", drive.display())).collect();
-    let text = format!("[[array]]\nname = \"shelf\"\ndrives = [{}]", names.join(", "));
-    config.arrays = Config::parse(&text).unwrap().arrays;
-    (config, drives)
-}
-
 /// Files of a directory, below it too, and when they were written; but the lock.
 fn files(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
     let mut found = BTreeMap::new();
@@ -88,7 +65,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
 fn single_objects_are_read_written_and_deleted_without_the_server() {
     let scratch = Scratch::new("offline");
     let (data, drive) = (scratch.path("data"), scratch.path("drive"));
-    let (config, drives) = with_array(config(&data, &[&drive]), &scratch);
+    let (config, drives) = with_three_drives(config(&data, &[&drive]), &scratch);
     block_on(async {
         let server = Server::start(config.clone()).await.unwrap();
         let store = server.store();

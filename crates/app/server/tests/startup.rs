@@ -5,7 +5,9 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{SHAPE, Scratch, block_on, config, get, make_bucket, run_once};
-use shingle_server::{Config, Error, ErrorKind, Offline, Server};
+use shingle_runtime::Runtime;
+use shingle_server::{Config, Error, ErrorKind, Offline, Server, inventory, precheck};
+use shingle_zoned_linux::System;
 
 async fn refused(config: Config) -> Error {
     match Server::start(config).await {
@@ -62,6 +64,7 @@ fn a_directory_an_address_and_a_drive_in_use_are_named() {
     });
 }
 
+/// SV-SRV-2.
 #[test]
 fn a_drive_that_is_gone_is_not_made_anew() {
     let scratch = Scratch::new("gone");
@@ -82,6 +85,7 @@ fn a_drive_that_is_gone_is_not_made_anew() {
     });
 }
 
+/// SV-SRV-2.
 #[test]
 fn a_drive_of_another_data_directory_is_refused_and_left_as_it_was() {
     let scratch = Scratch::new("foreign");
@@ -99,7 +103,7 @@ fn a_drive_of_another_data_directory_is_refused_and_left_as_it_was() {
     });
 }
 
-/// A drive at a path that its data directory does not know could be one that it misses.
+/// SV-SRV-2: a drive at a path that its data directory does not know could be one that it misses.
 #[test]
 fn a_drive_is_not_made_while_another_is_away() {
     let scratch = Scratch::new("renamed");
@@ -239,4 +243,78 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
         if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
     }
     files
+}
+
+/// SV-SRV-4: a copy of a running server's drive, as a power cut would leave it, has what was acknowledged.
+#[test]
+fn a_server_that_did_not_stop_in_order_has_lost_nothing() {
+    let scratch = Scratch::new("cut");
+    let (data, drive, left) = (scratch.path("data"), scratch.path("drive"), scratch.path("left"));
+    block_on(async {
+        let server = Server::start(config(&data, &[&drive])).await.unwrap();
+        make_bucket(&server).await;
+        std::fs::copy(&drive, &left).unwrap();
+        server.stop().await;
+        let server = Server::start(config(&scratch.path("other"), &[&left])).await.unwrap();
+        assert_eq!(server.store().list_buckets().await.unwrap().len(), 1);
+        server.stop().await;
+    });
+}
+
+/// Files below a directory and their bytes.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = files_below(folder);
+    files.sort();
+    // The socket of a server that ran here stays.
+    files.into_iter().filter(|path| path.is_file()).map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+/// Runs `work` as a command does, in a thread of its own.
+#[expect(clippy::disallowed_methods, reason = "a command has a process of its own, and this a thread")]
+fn command<T: Send + 'static>(work: impl AsyncFnOnce(Runtime) -> T + Send + 'static) -> T {
+    let run = move |rt| async move { work(rt).await };
+    std::thread::spawn(|| shingle_runtime::real::run(run).unwrap()).join().unwrap()
+}
+
+/// SV-PRE-1: before the first start, between two, and beside a server that runs.
+#[test]
+fn a_look_before_the_start_makes_locks_and_changes_nothing() {
+    let scratch = Scratch::new("precheck");
+    let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
+    let look = |config: Config| command(async move |rt| precheck(&rt, &config).await.unwrap());
+    block_on(async {
+        let (whole, more) = (config(&data, &[&a]), config(&data, &[&a, &b]));
+        assert_eq!(look(whole.clone()).problems, Vec::<String>::new());
+        assert_eq!(contents(&scratch.path("")), []);
+        run_once(whole.clone()).await;
+        let before = contents(&scratch.path(""));
+        assert_eq!(look(more.clone()).problems, Vec::<String>::new());
+        assert!(contents(&scratch.path("")) == before, "something was made or changed");
+        let server = Server::start(whole.clone()).await.unwrap();
+        assert_eq!(look(whole).problems, Vec::<String>::new());
+        make_bucket(&server).await;
+        server.stop().await;
+    });
+}
+
+/// SV-INV-1: a drive is looked at between two starts, and while a server writes to it.
+#[test]
+fn a_look_at_a_drive_writes_nothing_and_takes_it_from_nobody() {
+    let scratch = Scratch::new("inventory");
+    let (data, drive) = (scratch.path("data"), scratch.path("drive"));
+    let look = |path: &Path| {
+        let path = path.to_owned();
+        command(async move |rt| inventory::at(&rt, &System::host(), &path).await.unwrap().content.store())
+    };
+    block_on(async {
+        run_once(config(&data, &[&drive])).await;
+        let before = std::fs::read(&drive).unwrap();
+        let store = look(&drive);
+        assert!(store.is_some());
+        assert!(std::fs::read(&drive).unwrap() == before, "the drive was written to");
+        let server = Server::start(config(&data, &[&drive])).await.unwrap();
+        assert_eq!(look(&drive), store);
+        make_bucket(&server).await;
+        server.stop().await;
+    });
 }

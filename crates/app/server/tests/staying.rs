@@ -7,7 +7,7 @@ mod common;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{Scratch, block_on, config, get, make_bucket, run_once};
+use common::{Scratch, block_on, config, get, make_bucket, run_once, with_three_drives};
 use shingle_server::{Config, ErrorKind, Server};
 use shingle_store_api::{Place, StoreErrorKind};
 
@@ -101,6 +101,41 @@ fn an_engine_that_cannot_be_opened_leaves_the_others_serving() {
         std::fs::rename(&drive, scratch.path("elsewhere")).unwrap();
         let error = Server::start(config).await.err().unwrap();
         assert_eq!(error.kind, ErrorKind::Drive);
+    });
+}
+
+/// SV-ARR-1: a drive of an array is away. It is waited for and named; then the array is served without it, and says so, or not
+/// at all where it is not to be degraded.
+#[test]
+fn a_drive_of_an_array_is_not_given_up_silently() {
+    let scratch = Scratch::new("array-away");
+    let (data, drive, away) = (scratch.path("data"), scratch.path("drive"), scratch.path("gone"));
+    let (mut config, drives) = with_three_drives(config(&data, &[&drive]), &scratch);
+    config.admin = Some(([127, 0, 0, 1], 0).into());
+    let lost = drives[1].to_str().unwrap().to_owned();
+    block_on(async {
+        run_once(config.clone()).await;
+        std::fs::rename(&lost, &away).unwrap();
+        config.drive_wait = Some(Duration::from_secs(60));
+        let mut server = Server::begin(config.clone()).await.unwrap();
+        let said = await_words(&server, "/readyz", "waiting for");
+        assert!(said.contains(&lost), "{said}");
+        std::fs::rename(&away, &lost).unwrap();
+        server.opened().await.unwrap();
+        server.stop().await;
+
+        std::fs::rename(&lost, &away).unwrap();
+        config.drive_wait = None;
+        let mut strict = config.clone();
+        strict.arrays[0].degraded = false;
+        let server = Server::start(strict).await.unwrap();
+        let said = get(server.admin().unwrap(), "/readyz");
+        assert!(said.contains("shelf: failed: ") && said.contains(&lost), "{said}");
+        server.stop().await;
+        let server = Server::start(config).await.unwrap();
+        let said = get(server.admin().unwrap(), "/readyz");
+        assert!(said.starts_with("HTTP/1.1 200 ") && said.contains("degraded") && said.contains(&lost), "{said}");
+        server.stop().await;
     });
 }
 

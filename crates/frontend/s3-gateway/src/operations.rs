@@ -286,6 +286,7 @@ mod tests {
         check(name, Some(query), &HeaderMap::from_iter(headers)).err().map(|error| error.code().as_str().to_owned())
     }
 
+    /// GW-OPS-1, GW-S3-4.
     #[test]
     fn parameters_that_are_not_listed_are_refused() {
         let refused = Some("NotImplemented".to_owned());
@@ -308,6 +309,7 @@ mod tests {
         assert_eq!(code("ListObjectsV2", "list-type=2&prefix=a%2F&start-after=&metadata=true", &[]), None);
     }
 
+    /// GW-OPS-1, GW-S3-4.
     #[test]
     fn headers_that_are_not_listed_are_refused() {
         let refused = Some("NotImplemented".to_owned());

@@ -206,6 +206,7 @@ mod tests {
         Attributes { modified_unix_ns: 5, etag: "e".to_owned(), metadata }
     }
 
+    /// AO-FMT-1.
     #[test]
     fn records_come_back_and_anything_else_is_an_error() {
         let manifest = Manifest { multipart: true, owner: 9, blobs: vec![(1, 2, 3), (10_000, u64::MAX, 0)] };

@@ -72,3 +72,29 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SV-ASK-1: nobody reads. Few lines are taken, and then the work waits.
+    #[test]
+    fn lines_that_nobody_reads_are_few() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (mut lines, mut out) = Lines::new();
+            let line = Line::Refused { why: super::super::wire::Refusal::Other, message: "x".repeat(1000) };
+            let mut taken = 0;
+            let endless = async {
+                while lines.add(&line).await.is_ok() {
+                    taken += 1;
+                }
+            };
+            assert!(tokio::time::timeout(Duration::from_millis(100), endless).await.is_err(), "the client is gone");
+            assert!(taken * 1000 > TOGETHER_BYTES && taken * 1000 <= 4 * TOGETHER_BYTES, "{taken} lines were taken");
+            // It goes on when they are read.
+            assert!(out.recv().await.is_some() && out.recv().await.is_some());
+            assert!(lines.add(&line).await.is_ok());
+        });
+    }
+}

@@ -217,6 +217,7 @@ mod tests {
         Plan { array: "a".to_owned(), interval: Duration::from_secs(100), rate, file: PathBuf::new() }
     }
 
+    /// SV-SCRUB-2.
     #[test]
     fn sets_are_spread_over_the_interval() {
         let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));

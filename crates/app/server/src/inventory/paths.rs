@@ -102,3 +102,66 @@ pub fn relation(drive: &Drive, all: &[Drive]) -> Option<String> {
         Some(format!("the same drive as {}", nodes(&others)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use shingle_zoned_linux::ZonedModel;
+
+    use super::*;
+
+    fn drive(name: &str, serial: &str, wwn: &str) -> Drive {
+        Drive {
+            name: name.to_owned(),
+            node: PathBuf::from("/dev").join(name),
+            by_id: Vec::new(),
+            number: (8, name.len() as u32),
+            partition: None,
+            model: Some("ZL".to_owned()),
+            vendor: None,
+            serial: Some(serial.to_owned()),
+            wwn: Some(wwn.to_owned()),
+            uuid: None,
+            zoned: ZonedModel::HostManaged,
+            size_bytes: 1 << 40,
+            logical_block_bytes: 4096,
+            physical_block_bytes: 4096,
+            zone_size_bytes: None,
+            zone_count: None,
+            max_open_zones: None,
+            max_active_zones: None,
+            zone_append_max_bytes: None,
+            transfer_max_bytes: None,
+            segments_max: None,
+            scheduler: None,
+            schedulers: Vec::new(),
+            write_cache: None,
+            nr_requests: None,
+            rotational: true,
+            removable: false,
+            read_only: false,
+            partitions: Vec::new(),
+            holders: Vec::new(),
+            multipath: false,
+            mounts: Vec::new(),
+        }
+    }
+
+    /// SV-INV-2.
+    #[test]
+    fn a_name_that_leads_to_two_nodes_leads_to_none_unless_something_joins_them() {
+        let found = |drives: &[&Drive]| the_one(drives.iter().map(|drive| (*drive).clone()).collect::<Vec<_>>());
+        let (one, other) = (drive("sda", "S1", "naa.1"), drive("sdb", "S1", "naa.2"));
+        assert_eq!((found(&[]), found(&[&one])), (Ok(None), Ok(Some(one.clone()))));
+        assert!(found(&[&one, &other]).unwrap_err().contains("all called so"));
+        let mut path = Drive { wwn: one.wwn.clone(), ..other };
+        assert!(found(&[&one, &path]).unwrap_err().contains("paths to one drive"));
+        let join = Drive { multipath: true, ..drive("dm-0", "S1", "naa.1") };
+        path.holders = vec!["dm-0".to_owned()];
+        let mut first = one;
+        assert!(found(&[&first, &path, &join]).is_err(), "one path is none of the join's");
+        first.holders = vec!["dm-0".to_owned()];
+        assert_eq!(found(&[&first, &path, &join]), Ok(Some(join)));
+    }
+}

@@ -1,7 +1,7 @@
 //! `shingle serve --check`: finds out by looking if a server could start with a configuration.
 //!
 //! # Invariants
-//! - SV-PRE-1: nothing is made, locked or changed. (`a_check_before_the_start_changes_nothing_and_names_every_problem`)
+//! - SV-PRE-1: nothing is made, locked or changed. (`a_look_before_the_start_makes_locks_and_changes_nothing`)
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

@@ -220,3 +220,57 @@ fn add_line(text: &mut Vec<u8>, access: &Access, lines_lost: u64) {
         text.push(b'\n');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(id: usize) -> Access {
+        Access {
+            time: SystemTime::UNIX_EPOCH,
+            id: id.to_string(),
+            peer: [127, 0, 0, 1].into(),
+            key_id: None,
+            method: hyper::Method::GET,
+            operation: None,
+            bucket: None,
+            key: None,
+            path: None,
+            status: 200,
+            error: None,
+            received_bytes: 0,
+            sent_bytes: 0,
+            whole: true,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// SV-ALOG-1: the file is renamed while lines come, as logrotate does it.
+    #[expect(clippy::disallowed_methods, reason = "the log is written by a thread, outside simulations")]
+    #[test]
+    fn a_renamed_file_and_the_new_one_have_all_lines_together() {
+        let folder = std::env::temp_dir().join(format!("shingle-access-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let (present, older) = (folder.join("log"), folder.join("log.1"));
+        let writer = AccessWriter::start(Destination::File(present.clone())).unwrap();
+        let lines = |path: &Path| -> Vec<usize> {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let id = |line: &str| line.split("\"id\":\"").nth(1)?.split('"').next()?.parse().ok();
+            text.lines().map(|line| id(line).unwrap()).collect()
+        };
+        (0..500).for_each(|id| writer.note(access(id)));
+        std::fs::rename(&present, &older).unwrap();
+        (500..1000).for_each(|id| writer.note(access(id)));
+        writer.reopen();
+        (1000..1500).for_each(|id| writer.note(access(id)));
+        let began = std::time::Instant::now();
+        while lines(&present).last() != Some(&1499) {
+            assert!(began.elapsed() < Duration::from_secs(20), "the last line does not come");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(lines(&older), (0..1000).collect::<Vec<_>>());
+        assert_eq!(lines(&present), (1000..1500).collect::<Vec<_>>());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

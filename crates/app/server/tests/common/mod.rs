@@ -6,7 +6,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
-use shingle_server::{Config, DriveConfig, Server, Shape};
+use shingle_array_store::{ArrayDrive, FormatOptions, format};
+use shingle_server::{Config, DriveConfig, Server, Shape, open_drive};
+use shingle_zoned::{CreateOptions, FileDevice};
+use shingle_zoned_linux::OpenOptions;
 
 /// Small enough that a test takes no time, large enough for a store: 64 zones of 1 MiB.
 pub(crate) const SHAPE: Shape = Shape {
@@ -73,4 +76,25 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> String {
 /// Something durable on the server's drives.
 pub(crate) async fn make_bucket(server: &Server) {
     server.store().create_bucket("first").await.unwrap();
+}
+
+/// An array of three small drives in `scratch`, named in the configuration.
+#[expect(clippy::disallowed_methods, reason = "a command has a process of its own, and this a thread")]
+pub(crate) fn with_three_drives(mut config: Config, scratch: &Scratch) -> (Config, Vec<PathBuf>) {
+    let drives: Vec<PathBuf> = ["x", "y", "z"].map(|name| scratch.path(name)).into();
+    let paths = drives.clone();
+    let make = |rt| async move {
+        let open = |path: &PathBuf| {
+            FileDevice::create(path, &SHAPE.geometry().unwrap(), CreateOptions::default()).unwrap();
+            ArrayDrive { name: path.display().to_string(), dev: open_drive(path, &rt, OpenOptions::default()).unwrap() }
+        };
+        let drives: Vec<_> = paths.iter().map(open).collect();
+        let options = FormatOptions { segment_length: 128 << 10, ..FormatOptions::new("2+1".parse().unwrap()) };
+        format(&rt, &drives, &options).await.unwrap();
+    };
+    std::thread::spawn(|| shingle_runtime::real::run(make).unwrap()).join().unwrap();
+    let names: Vec<_> = drives.iter().map(|drive| format!("\"{}\"", drive.display())).collect();
+    let text = format!("[[array]]\nname = \"shelf\"\ndrives = [{}]", names.join(", "));
+    config.arrays = Config::parse(&text).unwrap().arrays;
+    (config, drives)
 }

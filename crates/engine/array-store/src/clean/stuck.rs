@@ -96,3 +96,22 @@ impl Stuck {
         some
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AS-STUCK-1.
+    #[test]
+    fn a_set_is_tried_again_when_something_changed_and_in_any_case_after_a_while() {
+        let began = Instant::default();
+        let with = |replaced, drives: &[u64]| Conditions { replaced, drives: drives.iter().copied().collect() };
+        let passed = PassedOver { generation: 1, at: began, conditions: with(2, &[1, 2]) };
+        let due = |after: Duration, conditions: &Conditions| passed.is_due(began + after, conditions);
+        let (same, replaced, drive) = (with(2, &[1, 2]), with(3, &[1, 2]), with(2, &[1, 3]));
+        let moment = Duration::from_millis(1);
+        assert!(!due(PAUSE - moment, &replaced) && !due(PAUSE - moment, &drive));
+        assert!(due(PAUSE, &replaced) && due(PAUSE, &drive) && !due(PAUSE, &same));
+        assert!(!due(AGAIN - moment, &same) && due(AGAIN, &same));
+    }
+}

@@ -25,7 +25,7 @@ use crate::types::{PartPlace, SetId};
 use std::rc::Rc;
 
 /// Segments whose places are remembered at a time.
-const WINDOW: usize = 1 << 20;
+const WINDOW: usize = if cfg!(test) { 16 } else { 1 << 20 };
 /// Parts of the index that are looked at in one step.
 const STEP: usize = 4096;
 /// Limit of losses that are told.
@@ -84,6 +84,7 @@ impl Engine {
             let Some((id, set)) = next else { break };
             after = Some(id);
             told.sets = told.done + left;
+            debug_assert!(window.segments < WINDOW, "AS-GENTLE-2: {} segments are remembered", window.segments);
             if let Some(mut contents) = self.kept_contents(id, &set).await? {
                 window.add(id, segments_of(&contents.items));
                 if quick {

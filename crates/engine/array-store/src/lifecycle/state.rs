@@ -68,3 +68,34 @@ impl Lifecycle {
         if self.stopped.get() { Err(Error::stopped()) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// AS-CLOSE-2.
+    #[test]
+    fn the_end_waits_for_all_tasks_also_for_those_begun_meanwhile() {
+        let busy = Busy::default();
+        let first = busy.begin();
+        let mut none = pin!(busy.none());
+        assert!(none.as_mut().now_or_never().is_none());
+        let second = busy.begin();
+        drop(first);
+        assert!(none.as_mut().now_or_never().is_none());
+        drop(second);
+        assert!(none.as_mut().now_or_never().is_some());
+    }
+
+    #[test]
+    fn an_array_that_ends_begins_no_work() {
+        let lifecycle = Lifecycle::default();
+        assert!(lifecycle.running().is_ok());
+        lifecycle.stopped.set(true);
+        assert_eq!(lifecycle.running().unwrap_err().kind, crate::ErrorKind::Stopped);
+    }
+}

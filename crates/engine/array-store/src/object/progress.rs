@@ -164,3 +164,53 @@ impl Drop for InFlight {
         self.0.landed.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn name(name: &'static str) -> Bytes {
+        Bytes::from_static(name.as_bytes())
+    }
+
+    #[test]
+    fn only_older_versions_of_a_name_are_in_progress() {
+        let puts = Puts::default();
+        let (old, new) = (puts.begin(name("x"), Version(3)), puts.begin(name("x"), Version(7)));
+        let _other = puts.begin(name("y"), Version(1));
+        assert_eq!(puts.in_progress(&name("x"), Version(3)), (false, false));
+        assert_eq!(puts.in_progress(&name("x"), Version(7)), (true, false));
+        drop(InFlight::new(&old));
+        assert_eq!(puts.in_progress(&name("x"), Version(7)), (true, true), "it may be on the drives");
+        puts.end(&old);
+        assert_eq!(puts.in_progress(&name("x"), Version(7)), (false, false));
+        puts.end(&new);
+        assert_eq!(puts.in_progress(&name("x"), Version(9)), (false, false));
+    }
+
+    #[test]
+    fn versions_that_are_overtaken_are_no_longer_in_progress_and_those_with_segments_are_told() {
+        let puts = Puts::default();
+        let [one, two, three] = [1, 2, 3].map(|version| puts.begin(name("x"), Version(version)));
+        let other = puts.begin(name("xx"), Version(1));
+        let _segment = InFlight::new(&two);
+        let late = puts.overtake(&name("x"), |version| version < Version(3));
+        assert_eq!(late.iter().map(|progress| progress.version).collect::<Vec<_>>(), [Version(2)]);
+        assert!(one.overtaken.get() && two.overtaken.get() && !three.overtaken.get() && !other.overtaken.get());
+        assert_eq!(puts.in_progress(&name("x"), Version(3)), (false, false));
+        let given_up = puts.give_up_all();
+        assert_eq!(given_up, [(name("x"), Version(3)), (name("xx"), Version(1))], "the others were over before");
+    }
+
+    #[test]
+    fn a_version_is_at_rest_when_its_last_segment_has_landed() {
+        let progress = Puts::default().begin(name("x"), Version(1));
+        let (one, two) = (InFlight::new(&progress), InFlight::new(&progress));
+        drop(one);
+        assert!(progress.at_rest().now_or_never().is_none());
+        drop(two);
+        assert!(progress.at_rest().now_or_never().is_some() && progress.launched.get());
+    }
+}

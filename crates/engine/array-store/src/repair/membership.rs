@@ -422,3 +422,19 @@ fn formed(pool: &Spares, width: usize) -> Vec<Vec<Member>> {
     let free: Vec<_> = pool.iter().map(|(drive, zones)| (*drive, zones.clone())).collect();
     form_sets(&free, width)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_sets_are_known_by_drive_and_zone() {
+        let at = |drive, zone| Member { drive: DriveId(drive), zone: ZoneId(zone) };
+        let mut used = Used::default();
+        let some = [at(0, 2), at(0, 63), at(0, 64), at(3, 700)];
+        some.into_iter().for_each(|member| used.insert(member));
+        assert!(some.into_iter().all(|member| used.contains(member)));
+        let others = [at(0, 1), at(0, 3), at(0, 65), at(0, 700), at(1, 2), at(3, 699), at(3, 1 << 20)];
+        assert!(!others.into_iter().any(|member| used.contains(member)));
+    }
+}

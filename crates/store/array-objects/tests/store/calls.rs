@@ -30,6 +30,7 @@ async fn whole(reader: &dyn ObjectReader) -> Bytes {
     reader.read(0, reader.info().size).await.unwrap()
 }
 
+/// AO-OBJ-3.
 #[test]
 fn an_open_reader_reads_its_version_whatever_becomes_of_the_object() {
     with_store(|rt, store| async move {

@@ -94,6 +94,7 @@ fn recover(seed: u64, what: &str, left: Left) -> Left {
     verify(left, 0, format!("{what}, opened again"))
 }
 
+/// AO-OBJ-1, AO-OBJ-2, AO-OBJ-4; API-1, API-2.
 #[test]
 fn wherever_the_power_fails_what_was_acknowledged_is_found_and_leftovers_go() {
     let mut pairs = 0;

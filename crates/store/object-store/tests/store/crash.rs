@@ -105,7 +105,7 @@ async fn verify(store: &ObjectStoreClient, clients: &mut [Client], what: &str) {
     assert_eq!(report.damage, Vec::<String>::new(), "{what}");
 }
 
-/// OS-OBJ-1, OS-OBJ-2, OS-REC-1, OS-ENG-2: an acknowledged change is on the drives and in the index; all others are whole or absent.
+/// API-1, API-2, OS-OBJ-1, OS-OBJ-2, OS-REC-1, OS-ENG-2: an acknowledged change is on the drives and in the index; all others are whole or absent.
 #[test]
 fn wherever_the_power_fails_acknowledged_writes_are_found_and_others_are_whole_or_absent() {
     let pairs: u32 = seeds(60).map(the_power_fails).sum();
