@@ -5,6 +5,7 @@ mod cleaners;
 mod gentle;
 mod lanes;
 mod many;
+mod met;
 mod openings;
 mod rebuild;
 mod recovery;

@@ -40,7 +40,7 @@ const UNNAMED: [(&str, usize); 9] = [
     ("crates/app/server", 3),
     ("crates/device/drive-model", 1),
     ("crates/device/zoned-linux", 2),
-    ("crates/engine/array-store", 3),
+    ("crates/engine/array-store", 2),
     ("crates/engine/chunk-store", 25),
     ("crates/foundation/runtime", 3),
     ("crates/foundation/store-api", 1),
