@@ -15,7 +15,7 @@ test: ## all unit, simulation and end-to-end tests
 	@scripts/test
 
 # Every crate whose tests draw from seeds; crates/app/scenarios/tests/crash_target.rs holds this list against them.
-CRASH = -p shingle-sim -p shingle-record -p shingle-chunk-store -p shingle-object-store -p shingle-array-store \
+CRASH = -p shingle-sim -p shingle-record -p shingle-zone-kit -p shingle-chunk-store -p shingle-object-store -p shingle-array-store \
 	-p shingle-array-objects
 
 crash: ## more power cuts and faults in every engine: SEEDS=20 runs 20 times as many seeds, SEEDS=20..40 the next 20 times

@@ -126,6 +126,7 @@ def test_every_command_leaves_the_array_closed(array, tmp_path, index):
 
 
 def test_ctrl_c_closes_the_array_and_stores_nothing(array):
+    """CLI-AOPEN-2."""
     process = subprocess.Popen(
         [BINARY, "array", "put", "--array", array.file, "half"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -150,6 +151,7 @@ def test_gc_wins_back_what_was_deleted(array):
 
 
 def test_a_missing_drive_is_named_and_done_without_if_told_so(array):
+    """CLI-AOPEN-1."""
     filled(array)
     gone = array.drives[2]
     gone.rename(gone.with_suffix(".away"))

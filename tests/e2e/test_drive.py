@@ -106,6 +106,7 @@ COMMANDS += ["chunk ls", "chunk ls --json", "chunk stat", "chunk check", "chunk 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_has_had_enough_ends_a_command_without_a_word(stored, command):
+    """CLI-OUT-1."""
     group, verb, *rest = command.split()
     assert with_nobody_reading(group, verb, stored, *rest) == (141, "")
     assert ok("chunk", "check", stored)
@@ -183,6 +184,7 @@ def test_a_reset_asks_on_a_terminal(blank):
 
 
 def test_a_reset_names_the_store_that_would_be_hurt(stored):
+    """CLI-MAN-1."""
     store = re.search(r"^store\s+(\S+)", ok("chunk", "stat", stored), re.M)[1]
     refused("drive", "reset", stored, "--all", says=[store, "chunk store"])
     assert "1" in ok("chunk", "ls", stored)

@@ -166,6 +166,7 @@ def start_check(shelf, *more):
 
 
 def test_there_is_one_check_at_a_time_and_it_ends_with_who_asked(shelves):  # noqa: F811
+    """SV-ASK-2, SV-ASK-3."""
     shelf = shelves()
     filled(shelf, more={f"more{number}": 40 * MIB for number in range(8)}.items())
     for ending in (signal.SIGINT, signal.SIGKILL):
@@ -234,6 +235,7 @@ def answered(found):
 
 
 def test_the_socket_bears_bad_questions_and_those_who_do_not_listen(shelves):  # noqa: F811
+    """SV-ASK-3."""
     shelf = shelves()
     filled(shelf)
     for text, status in ((b"", b"400"), (b"hello", b"400"), (b'{"verb":"object-rm"}', b"400"),

@@ -328,6 +328,7 @@ mod tests {
         }
     }
 
+    /// CLI-EX-1.
     #[test]
     fn every_subcommand_has_an_example() {
         let mut all = Vec::new();
@@ -338,6 +339,7 @@ mod tests {
         assert_eq!(all, known);
     }
 
+    /// CLI-EX-1.
     #[test]
     fn every_example_is_understood() {
         for (path, lines) in EXAMPLES {

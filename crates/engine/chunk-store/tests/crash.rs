@@ -109,6 +109,7 @@ fn cut_at_every_command() {
     assert!(pairs >= 10_000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {pairs} pairs were tested");
 }
 
+/// CS-GC-4.
 #[test]
 fn a_chunk_created_again_while_gc_moves_it_stays_empty() {
     for delay in 0..40 {

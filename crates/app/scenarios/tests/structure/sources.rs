@@ -46,6 +46,13 @@ pub(crate) fn all() -> Vec<Source> {
     found
 }
 
+/// Tests in Python: of commands and servers from outside, and in guests.
+pub(crate) fn outside_tests() -> Vec<Source> {
+    let found = below("tests", "py");
+    assert!(found.len() > 20, "only {} tests in Python were found", found.len());
+    found
+}
+
 /// The pages for readers.
 pub(crate) fn pages() -> Vec<Source> {
     let mut pages = below("docs", "md");

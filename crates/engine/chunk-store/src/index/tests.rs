@@ -134,6 +134,7 @@ fn equal_records_take_no_memory_of_their_own() {
     }
 }
 
+/// CS-IDX-3.
 #[test]
 fn a_change_of_length_takes_eight_bytes_and_a_run_sixteen() {
     let mut list = Vec::new();

@@ -89,6 +89,7 @@ fn spoil_a_write_of_the_log(image: &MemoryDevice) {
     }
 }
 
+/// CS-CHUNK-3.
 #[test]
 fn damaged_drives_give_errors_and_never_wrong_bytes() {
     let (mut opened, mut refused) = (0, 0);

@@ -23,6 +23,7 @@ fn zones(table: &ChunkTable) -> Vec<(u32, u32)> {
     chunk.groups.iter().map(|group| (group.zone.0, group.end)).collect()
 }
 
+/// CS-REC-1.
 #[test]
 fn records_of_an_earlier_chunk_of_the_same_id_do_not_count() {
     let mut loading = Loading::default();
@@ -120,6 +121,7 @@ fn a_copy_takes_the_place_of_a_record_whose_zone_was_reset() {
     assert!(damage.is_empty());
 }
 
+/// CS-REC-2.
 #[test]
 fn moved_records_are_taken_before_what_landed_and_what_landed_goes_on_behind_them() {
     let mut loading = Loading::default();
