@@ -30,6 +30,18 @@ def test_a_command_without_the_lab_says_where_it_looked(tmp_path):
         assert str(part) in done.stderr, done.stderr
 
 
+def test_a_lab_of_another_version_is_not_run(tmp_path):
+    alone, lab, ran = tmp_path / "shingle", tmp_path / "shingle-lab", tmp_path / "ran"
+    shutil.copy(BINARY, alone)
+    lab.write_text(f'#!/bin/sh\ncase "$1" in --version) echo shingle 0.0.9;; *) touch {ran};; esac\n')
+    lab.chmod(0o755)
+    done = subprocess.run([alone, "lab", "list"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout == "" and not ran.exists(), done
+    own = shingle("--version").stdout.split()[1]
+    for part in (str(lab), "version 0.0.9", f"version {own}", "cargo build --release --bins"):
+        assert part in done.stderr, done.stderr
+
+
 def test_only_the_lab_can_draw():
     command, lab = BINARY.read_bytes(), LAB.read_bytes()
     for part in DRAWING:

@@ -11,11 +11,13 @@ use crate::failure::{Failure, Outcome};
 
 /// File name of the program.
 const NAME: &str = "shingle-lab";
+/// Version of both programs.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Replaces this process by the lab's program, with the same arguments: returns only if that fails.
 ///
 /// # Errors
-/// The program is not there, or the system cannot start it.
+/// The program is not there, or is of another version, or the system cannot start it.
 pub(crate) fn hand_over() -> Outcome {
     let own = std::env::current_exe()?;
     let places = places(&own);
@@ -26,8 +28,27 @@ pub(crate) fn hand_over() -> Outcome {
             places.join(" or ")
         )));
     };
+    let said = Command::new(program).arg("--version").output();
+    let said = said.map_err(|error| Failure::new(format!("{}: {error}", program.display())))?;
+    if let Some(other) = other_version(&said.stdout) {
+        return Err(Failure::new(format!(
+            "{} is of {other}, and this command of version {VERSION}: the two belong together. Install both from one \
+             package; from source, `cargo build --release --bins` makes both",
+            program.display()
+        )));
+    }
     let error = Command::new(program).args(std::env::args_os().skip(1)).exec();
     Err(Failure::new(format!("{}: {error}", program.display())))
+}
+
+/// The version in a program's answer to `--version`, in words, if it is another one than this command's.
+fn other_version(answer: &[u8]) -> Option<String> {
+    let answer = String::from_utf8_lossy(answer);
+    match answer.trim().strip_prefix("shingle ") {
+        Some(VERSION) => None,
+        Some(other) => Some(format!("version {}", shingle_base::printable(other.as_bytes()))),
+        None => Some("a version that it does not tell".to_owned()),
+    }
 }
 
 /// Places where the program may be, for a command at `own`.
@@ -40,6 +61,15 @@ fn places(own: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lab_of_another_version_is_told_from_this_ones() {
+        assert_eq!(other_version(format!("shingle {VERSION}\n").as_bytes()), None);
+        assert_eq!(other_version(b"shingle 0.0.9\n").unwrap(), "version 0.0.9");
+        for nothing in [&b""[..], b"\xff", b"error: unexpected argument"] {
+            assert_eq!(other_version(nothing).unwrap(), "a version that it does not tell");
+        }
+    }
 
     #[test]
     fn the_program_is_beside_the_command_or_in_the_package() {
