@@ -65,6 +65,39 @@ def test_objects_are_stored_read_and_deleted_beside_s3_clients(shelf, tmp_path):
     assert ok("object", "get", "cold/empty", *place) == ""
 
 
+def test_changes_that_commands_make_stand_in_the_access_log(shelves, tmp_path):  # noqa: F811
+    shelf = shelves()
+    shelf.config.write_text('access_log = "access.jsonl"\n' + shelf.config.read_text())
+    s3 = shelf.server.start().s3()
+    s3.create_bucket(Bucket="plain")
+    file = tmp_path / "new"
+    file.write_bytes(content("new", 5 * MIB))
+    put = subprocess.Popen([BINARY, "object", "put", "plain/a\nb", file, *where(shelf)])
+    assert put.wait(60) == 0
+    ok("object", "rm", "plain/a\nb", *where(shelf))
+    refused("object", "put", "none/x", file, *where(shelf), says=["no bucket"], status=1)
+    # One that goes away leaves a line, too.
+    with subprocess.Popen([BINARY, "object", "put", "plain/cut", "-", *where(shelf)], stdin=subprocess.PIPE) as cut:
+        cut.stdin.write(bytes(5 * MIB))
+        cut.stdin.flush()
+        time.sleep(1)
+        cut.kill()
+    log = shelf.server.data / "access.jsonl"
+    deadline = time.monotonic() + 20
+    while log.read_text().count("\n") < 5:
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+    first, stored, removed, wrong, gone = [json.loads(line) for line in log.read_text().splitlines()]
+    expected = {"operation": "PutObject", "method": "PUT", "bucket": "plain", "key": "a\nb", "status": 200, "whole": True,
+                "received_bytes": 5 * MIB, "sent_bytes": 0, "peer": f"uid={os.getuid()} pid={put.pid}"}
+    assert expected.items() <= stored.items() and stored["seconds"] > 0, stored
+    expected = {"operation": "DeleteObject", "method": "DELETE", "bucket": "plain", "key": "a\nb", "status": 204}
+    assert expected.items() <= removed.items(), removed
+    assert {"bucket": "none", "status": 404, "error": "NoSuchBucket"}.items() <= wrong.items(), wrong
+    assert {"key": "cut", "status": 0, "whole": False}.items() <= gone.items() and gone["received_bytes"] > 0, gone
+    assert len({line["id"] for line in (first, stored, removed, wrong, gone)}) == 5
+
+
 def test_the_same_is_said_whether_a_server_runs_or_not(shelf, tmp_path):
     shelf.server.s3().put_object(Bucket="cold", Key="x", Body=b"some text", Metadata={"a": "b"})
     verbs = [("get", "cold/x"), ("get", "cold/none"), ("get", "none/x"), ("stat", "cold/x"), ("stat", "cold/x", "--json"),

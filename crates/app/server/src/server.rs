@@ -26,7 +26,7 @@ use crate::data_dir::DataDir;
 use crate::engines::keeper::Engines;
 use crate::engines::opening;
 use crate::error::{Error, ErrorKind, Result};
-use crate::reports::access_log::AccessWriter;
+use crate::reports::access_log::{AccessNotes, AccessWriter};
 use crate::reports::admin;
 use crate::reports::answers::{Answers, Watched};
 use crate::reports::health::unix_time_s;
@@ -115,6 +115,8 @@ impl Server {
         };
         let gateway =
             Gateway::new(store.clone(), options).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+        let ids = gateway.request_ids();
+        let notes = access_log.clone().map(|log| AccessNotes { log, ids });
         let watched = Arc::new(Watched {
             gateway: gateway.metrics(),
             store: store.clone(),
@@ -123,6 +125,7 @@ impl Server {
             admin,
             started_unix_s: unix_time_s(),
             memory,
+            access: notes,
             seats: Arc::new(Semaphore::new(asking::SEATS)),
         });
         let mut admin_tasks = vec![tokio::spawn(admin::serve(status::listen(&path)?, watched.clone()))];

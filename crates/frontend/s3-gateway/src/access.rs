@@ -16,7 +16,7 @@ use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, Response};
 use s3s::{Body, StdError};
 
-use crate::access_log::{Access, AccessLog};
+use crate::access_log::{Access, AccessLog, Peer};
 use crate::guard::query_of;
 use crate::request_body::{Fate, Told};
 
@@ -46,7 +46,7 @@ impl Draft {
         let access = Access {
             time,
             id,
-            peer,
+            peer: Peer::Address(peer),
             key_id: key_id(request),
             method: request.method().clone(),
             operation: None,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use hyper::Method;
@@ -12,6 +14,47 @@ pub trait AccessLog: Send + Sync + fmt::Debug {
     fn note(&self, access: Access);
 }
 
+/// Origin of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The address of a client.
+    Address(IpAddr),
+    /// A process on this machine, which asked through a socket of the file system.
+    Process {
+        /// Its user.
+        uid: u32,
+        /// Its number, where the system tells.
+        pid: Option<i32>,
+    },
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Process { uid, pid: Some(pid) } => write!(f, "uid={uid} pid={pid}"),
+            Self::Process { uid, pid: None } => write!(f, "uid={uid}"),
+        }
+    }
+}
+
+/// Source of requests' ids: none is given twice, also after a restart.
+#[derive(Clone, Debug)]
+pub struct RequestIds(Arc<AtomicU64>);
+
+impl RequestIds {
+    /// Begins at the time `now`, which is past all that were given before.
+    pub(crate) fn from(now: SystemTime) -> Self {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH);
+        Self(Arc::new(AtomicU64::new(since.map_or(0, |since| since.as_nanos() as u64))))
+    }
+
+    /// A new one.
+    pub fn fresh(&self) -> String {
+        format!("{:016X}", self.0.fetch_add(1, Relaxed))
+    }
+}
+
 /// A request that was answered.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -19,8 +62,8 @@ pub struct Access {
     pub time: SystemTime,
     /// As in the answer's `x-amz-request-id`.
     pub id: String,
-    /// Address of the client.
-    pub peer: IpAddr,
+    /// The client.
+    pub peer: Peer,
     /// Access key that the request names. The status shows if it is known and the signature right.
     pub key_id: Option<String>,
     /// The HTTP method.

@@ -4,9 +4,26 @@ use hyper::StatusCode;
 use s3s::{S3Error, S3ErrorCode, StdError, s3_error};
 use shingle_store_api::{StoreError, StoreErrorKind};
 
-/// The S3 error of a store's error. S3 has no code for a full store: it is answered 507 `InsufficientStorage`, which
-/// clients do not retry.
+/// Status and code that a client of S3 is told of a store's error.
+pub fn told_of(error: &StoreError) -> (u16, String) {
+    let error = s3_error_of(error);
+    let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status.as_u16(), error.code().as_str().to_owned())
+}
+
+/// The S3 error of a store's error, and a line of the log if it is a failure of the store's own.
 pub(crate) fn of_store(error: StoreError) -> S3Error {
+    let told = s3_error_of(&error);
+    if *told.code() == S3ErrorCode::InternalError {
+        // Clients get no place on a drive; the log has it.
+        let cause = std::error::Error::source(&error).map(tracing::field::display);
+        tracing::error!(kind = ?error.kind, cause, "{}", error.message);
+    }
+    told
+}
+
+/// S3 has no code for a full store: it is answered 507 `InsufficientStorage`, which clients do not retry.
+fn s3_error_of(error: &StoreError) -> S3Error {
     let code = match error.kind {
         StoreErrorKind::NoSuchBucket => S3ErrorCode::NoSuchBucket,
         StoreErrorKind::NoSuchKey => S3ErrorCode::NoSuchKey,
@@ -20,19 +37,14 @@ pub(crate) fn of_store(error: StoreError) -> S3Error {
         StoreErrorKind::TooLarge => S3ErrorCode::EntityTooLarge,
         StoreErrorKind::Invalid => S3ErrorCode::InvalidArgument,
         StoreErrorKind::NoSpace => {
-            return with_status("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, error.message);
+            return with_status("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, error.message.clone());
         }
         StoreErrorKind::Busy => S3ErrorCode::SlowDown,
         StoreErrorKind::Unavailable => S3ErrorCode::ServiceUnavailable,
         // Corrupt, Device, and kinds that are added later.
-        _ => {
-            // Clients get no place on a drive; the log has it.
-            let cause = std::error::Error::source(&error).map(tracing::field::display);
-            tracing::error!(kind = ?error.kind, cause, "{}", error.message);
-            S3ErrorCode::InternalError
-        }
+        _ => S3ErrorCode::InternalError,
     };
-    S3Error::with_message(code, error.message)
+    S3Error::with_message(code, error.message.clone())
 }
 
 /// An error that `s3s` has no code for.

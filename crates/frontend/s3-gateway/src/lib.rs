@@ -46,8 +46,9 @@ mod whole;
 mod xml;
 mod xml_body;
 
-pub use access_log::{Access, AccessLog};
+pub use access_log::{Access, AccessLog, Peer, RequestIds};
 pub use digests::EntityTag;
+pub use errors::told_of;
 pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
 pub use options::{Credentials, Limits, Options};
 pub use serve::{Gateway, Served};

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::access::Draft;
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, RequestIds};
 use crate::guard;
 use crate::host::Domain;
 use crate::keys::Keys;
@@ -57,7 +57,7 @@ struct Inner {
     limits: Limits,
     metrics: Arc<GatewayMetrics>,
     /// The number of the next request. It begins with the time, in nanoseconds: a server that starts again gives no number twice.
-    requests: AtomicU64,
+    ids: RequestIds,
     access: Option<Arc<dyn AccessLog>>,
 }
 
@@ -88,12 +88,11 @@ impl Gateway {
         };
         let mut builder = build(Listed { signed: true })?;
         builder.set_route(PassedOver::new(build(Listed { signed: false })?.build()));
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let inner = Inner {
             service: builder.build(),
             limits: options.limits,
             metrics: Arc::default(),
-            requests: AtomicU64::new(since.map_or(0, |since| since.as_nanos() as u64)),
+            ids: RequestIds::from(SystemTime::now()),
             access: options.access,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -102,6 +101,11 @@ impl Gateway {
     /// Counters of this gateway.
     pub fn metrics(&self) -> Arc<GatewayMetrics> {
         self.inner.metrics.clone()
+    }
+
+    /// The ids of its requests, for others who write lines to the same access log.
+    pub fn request_ids(&self) -> RequestIds {
+        self.inner.ids.clone()
     }
 
     /// Serves connections of `listener` until `shutdown` completes; then lets requests under way finish, for at most
@@ -203,10 +207,9 @@ impl Inner {
     async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Result<Response<Body>, HttpError> {
         let began = Instant::now();
         let _in_flight = Gauge::raise(&self.metrics, |metrics| &metrics.requests_in_flight);
-        let number = self.requests.fetch_add(1, Relaxed);
         let (method, target) = (request.method().clone(), request.uri().path().to_owned());
         let fate = Fate::default();
-        let id = format!("{number:016X}");
+        let id = self.ids.fresh();
         let note = self
             .access
             .clone()

@@ -10,11 +10,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
-use shingle_s3_gateway::{Access, AccessLog};
+use shingle_s3_gateway::{Access, AccessLog, RequestIds};
 
 use crate::error::{Error, Result};
 use crate::reports::health::utc_ms;
@@ -48,6 +49,13 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Message")
     }
+}
+
+/// The access log, and the ids of its lines, for changes that do not come through the gateway.
+#[derive(Clone)]
+pub(crate) struct AccessNotes {
+    pub(crate) log: Arc<AccessWriter>,
+    pub(crate) ids: RequestIds,
 }
 
 /// A line as it is written.
@@ -229,7 +237,7 @@ mod tests {
         Access {
             time: SystemTime::UNIX_EPOCH,
             id: id.to_string(),
-            peer: [127, 0, 0, 1].into(),
+            peer: shingle_s3_gateway::Peer::Address([127, 0, 0, 1].into()),
             key_id: None,
             method: hyper::Method::GET,
             operation: None,

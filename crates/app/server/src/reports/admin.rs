@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use shingle_s3_gateway::Peer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -34,15 +35,16 @@ pub(crate) trait Listener: Send + 'static {
     /// True if only users who may enter the data directory can connect.
     const PRIVATE: bool;
 
-    fn accept(&self) -> impl Future<Output = std::io::Result<Self::Io>> + Send;
+    fn accept(&self) -> impl Future<Output = std::io::Result<(Self::Io, Peer)>> + Send;
 }
 
 impl Listener for TcpListener {
     type Io = TcpStream;
     const PRIVATE: bool = false;
 
-    async fn accept(&self) -> std::io::Result<TcpStream> {
-        Ok(Self::accept(self).await?.0)
+    async fn accept(&self) -> std::io::Result<(TcpStream, Peer)> {
+        let (socket, address) = Self::accept(self).await?;
+        Ok((socket, Peer::Address(address.ip())))
     }
 }
 
@@ -50,8 +52,10 @@ impl Listener for UnixListener {
     type Io = UnixStream;
     const PRIVATE: bool = true;
 
-    async fn accept(&self) -> std::io::Result<UnixStream> {
-        Ok(Self::accept(self).await?.0)
+    async fn accept(&self) -> std::io::Result<(UnixStream, Peer)> {
+        let (socket, _) = Self::accept(self).await?;
+        let process = socket.peer_cred()?;
+        Ok((socket, Peer::Process { uid: process.uid(), pid: process.pid() }))
     }
 }
 
@@ -62,7 +66,7 @@ pub(crate) async fn serve<L: Listener>(listener: L, watched: Arc<Watched>) {
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         while connections.try_join_next().is_some() {}
-        let socket = match Listener::accept(&listener).await {
+        let (socket, peer) = match Listener::accept(&listener).await {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::warn!("an admin connection could not be accepted: {error}");
@@ -73,7 +77,9 @@ pub(crate) async fn serve<L: Listener>(listener: L, watched: Arc<Watched>) {
         let watched = watched.clone();
         connections.spawn(async move {
             let (sessions, mut begun) = mpsc::channel(1);
-            let service = service_fn(move |request| answer(request, watched.clone(), L::PRIVATE, sessions.clone()));
+            let service = service_fn(move |request| {
+                answer(request, watched.clone(), L::PRIVATE.then_some(peer), sessions.clone())
+            });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
             if let Err(error) = http.serve_connection(TokioIo::new(socket), service).with_upgrades().await {
@@ -91,7 +97,7 @@ pub(crate) async fn serve<L: Listener>(listener: L, watched: Arc<Watched>) {
 async fn answer(
     request: Request<Incoming>,
     watched: Arc<Watched>,
-    private: bool,
+    private: Option<Peer>,
     sessions: mpsc::Sender<Session>,
 ) -> Result<Response<Text>, Infallible> {
     let (status, text) = match (request.method(), request.uri().path()) {
@@ -99,7 +105,7 @@ async fn answer(
             let answers = Answers::of(&watched).await;
             (StatusCode::OK, metrics::render(&watched.gateway, &watched.memory, &answers))
         }
-        (&Method::GET, "/status") if private => (StatusCode::OK, status::page(&watched).await),
+        (&Method::GET, "/status") if private.is_some() => (StatusCode::OK, status::page(&watched).await),
         (&Method::GET, "/livez") => (StatusCode::OK, "ok\n".to_owned()),
         // The older name is kept for existing users.
         (&Method::GET, "/readyz" | "/healthz") => {
@@ -107,11 +113,12 @@ async fn answer(
             let status = if answers.all_serve() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             (status, answers.lines())
         }
-        (&Method::POST, asking::PATH) if private => match asking::respond(request.into_body(), watched).await {
+        (&Method::POST, asking::PATH) if private.is_some() => match asking::respond(request.into_body(), watched).await
+        {
             Ok(lines) => return Ok(Response::new(Text::Lines(lines))),
             Err(refused) => refused,
         },
-        (&Method::GET, session::PATH) if private => match session::begin(request, &watched) {
+        (&Method::GET, session::PATH) if let Some(peer) = private => match session::begin(request, &watched, peer) {
             Ok(session) => {
                 // There is room: a connection has one request.
                 let _ = sessions.try_send(session);

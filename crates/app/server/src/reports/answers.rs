@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::engines::drive::DriveView;
 use crate::engines::keeper::{self, Engine};
 use crate::engines::scrub;
+use crate::reports::access_log::AccessNotes;
 use crate::reports::damage::Damage;
 use crate::reports::gauges::Gauges;
 use crate::reports::health::{Missing, PATIENCE, State};
@@ -34,6 +35,8 @@ pub(crate) struct Watched {
     pub(crate) started_unix_s: u64,
     /// Memory for bodies, of which `limits.memory` tells.
     pub(crate) memory: Arc<Memory>,
+    /// Notes about changes that commands make.
+    pub(crate) access: Option<AccessNotes>,
     /// Places for questions through the data directory. (SV-ASK-3)
     pub(crate) seats: Arc<Semaphore>,
 }

@@ -8,6 +8,7 @@
 //! - SV-ASK-5: an object is stored only by a commit: of a command that ends before, nothing is left. (`test_running.py`)
 
 mod client;
+mod noted;
 mod serve;
 mod wire;
 

@@ -14,14 +14,17 @@ use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use shingle_base::printable;
 use shingle_runtime::memory::Memory;
+use shingle_s3_gateway::Peer as Caller;
 use shingle_store_api::{Commit, ObjectReader, ObjectStore, ObjectWriter, StoreError, StoreErrorKind};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::noted::Noted;
 use super::wire::{Call, Reply};
 use super::{PIECE_BYTES_MAX, PROTOCOL};
 use crate::asking::lines::STALL;
 use crate::asking::{LINE_BYTES_MAX, SEATS};
+use crate::reports::access_log::AccessNotes;
 use crate::reports::answers::Watched;
 
 /// Time after which a line says that work goes on.
@@ -32,6 +35,8 @@ pub(crate) struct Session {
     upgrade: OnUpgrade,
     store: Arc<dyn ObjectStore>,
     memory: Arc<Memory>,
+    caller: Caller,
+    access: Option<AccessNotes>,
     /// One of [`SEATS`]. (SV-ASK-3)
     _seat: OwnedSemaphorePermit,
 }
@@ -40,6 +45,7 @@ pub(crate) struct Session {
 pub(crate) fn begin(
     mut request: Request<Incoming>,
     watched: &Watched,
+    caller: Caller,
 ) -> std::result::Result<Session, (StatusCode, String)> {
     let protocol = request.headers().get(header::UPGRADE);
     if protocol.is_none_or(|protocol| protocol != PROTOCOL) {
@@ -50,7 +56,8 @@ pub(crate) fn begin(
         return Err((StatusCode::SERVICE_UNAVAILABLE, words));
     };
     let upgrade = hyper::upgrade::on(&mut request);
-    Ok(Session { upgrade, store: watched.store.clone(), memory: watched.memory.clone(), _seat: seat })
+    let (store, memory, access) = (watched.store.clone(), watched.memory.clone(), watched.access.clone());
+    Ok(Session { upgrade, store, memory, caller, access, _seat: seat })
 }
 
 impl Session {
@@ -58,7 +65,8 @@ impl Session {
     pub(crate) async fn serve(self) {
         let Ok(upgraded) = self.upgrade.await else { return };
         let peer = Peer { socket: BufReader::new(TokioIo::new(upgraded)) };
-        let mut talk = Talk { peer, store: self.store, memory: self.memory, reader: None, writer: None };
+        let Self { store, memory, caller, access, .. } = self;
+        let mut talk = Talk { peer, store, memory, caller, access, reader: None, writer: None };
         if let Err(error) = talk.answer_calls().await {
             tracing::debug!("a command's session broke off: {error}");
         }
@@ -122,9 +130,18 @@ struct Talk {
     peer: Peer,
     store: Arc<dyn ObjectStore>,
     memory: Arc<Memory>,
+    caller: Caller,
+    access: Option<AccessNotes>,
     reader: Option<Box<dyn ObjectReader>>,
-    /// With the object's name.
-    writer: Option<(Box<dyn ObjectWriter>, String)>,
+    writer: Option<Writing>,
+}
+
+/// A put under way.
+struct Writing {
+    writer: Box<dyn ObjectWriter>,
+    /// The object's name.
+    object: String,
+    noted: Noted,
 }
 
 impl Talk {
@@ -149,7 +166,9 @@ impl Talk {
         Ok(match call {
             Call::Head { bucket, key } => self.peer.during(store.head(&bucket, &key)).await?.map(Reply::Object),
             Call::Delete { bucket, key } => {
+                let noted = self.noted("DeleteObject", &bucket, &key);
                 let deleted = self.peer.during(store.delete(&bucket, &key)).await?;
+                noted.end(&deleted);
                 deleted.map(|found| {
                     tracing::info!(object = shown(&bucket, &key), found, "a command deleted an object");
                     Reply::Deleted { found }
@@ -161,18 +180,24 @@ impl Talk {
                 Reply::Object(info)
             }),
             Call::Put { bucket, key, size } => {
-                self.peer.during(store.begin_put(&bucket, &key)).await?.map(|mut writer| {
-                    size.into_iter().for_each(|size| writer.expect(size));
-                    self.writer = Some((writer, shown(&bucket, &key)));
-                    Reply::Ready
-                })
+                let noted = self.noted("PutObject", &bucket, &key);
+                match self.peer.during(store.begin_put(&bucket, &key)).await? {
+                    Ok(mut writer) => {
+                        size.into_iter().for_each(|size| writer.expect(size));
+                        self.writer = Some(Writing { writer, object: shown(&bucket, &key), noted });
+                        Ok(Reply::Ready)
+                    }
+                    Err(error) => noted.failed(error),
+                }
             }
             Call::Piece { length } => self.piece(length).await?,
             Call::Commit { etag, metadata } => match self.writer.take() {
                 None => Err(nonsense("a commit without a put")),
-                Some((writer, object)) => {
+                Some(Writing { writer, object, noted }) => {
                     let commit = Commit { etag, metadata, ..Commit::default() };
-                    self.peer.during(writer.commit(commit)).await?.map(|info| {
+                    let stored = self.peer.during(writer.commit(commit)).await?;
+                    noted.end(&stored);
+                    stored.map(|info| {
                         tracing::info!(object, size = info.size, "a command stored an object");
                         Reply::Object(info)
                     })
@@ -182,6 +207,10 @@ impl Talk {
         })
     }
 
+    fn noted(&self, operation: &str, bucket: &str, key: &str) -> Noted {
+        Noted::begin(self.access.clone(), self.caller, operation, bucket, key)
+    }
+
     async fn piece(&mut self, length: u64) -> Result<std::result::Result<Reply, StoreError>> {
         if length > PIECE_BYTES_MAX {
             return Err(Error::new(ErrorKind::InvalidData, "a piece that is too long"));
@@ -189,13 +218,17 @@ impl Talk {
         let (peer, memory) = (&mut self.peer, &self.memory);
         let reserved = peer.during(memory.take_all(length as usize)).await?;
         let piece = peer.piece(length).await?;
-        let Some((writer, _)) = &mut self.writer else { return Ok(Err(nonsense("a piece without a put"))) };
-        let written = peer.during(writer.write(piece)).await?;
+        let Some(writing) = &mut self.writer else { return Ok(Err(nonsense("a piece without a put"))) };
+        writing.noted.received(length);
+        let written = peer.during(writing.writer.write(piece)).await?;
         drop(reserved);
-        if written.is_err() {
-            self.writer = None;
+        match written {
+            Ok(()) => Ok(Ok(Reply::Ready)),
+            Err(error) => Ok(match self.writer.take() {
+                Some(writing) => writing.noted.failed(error),
+                None => Err(error),
+            }),
         }
-        Ok(written.map(|()| Reply::Ready))
     }
 
     async fn read(&mut self, at: u64, length: u64) -> Result<()> {
