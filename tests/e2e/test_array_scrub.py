@@ -103,3 +103,40 @@ def test_a_report_of_damage_names_bucket_and_key(shelves):  # noqa: F811
     lost = [line for line in done.stdout.splitlines() if line.startswith("lost: ")]
     assert lost and all(line.startswith("lost: `bucket/5`: ") for line in lost), done.stdout
     assert all(line.isprintable() for line in done.stdout.splitlines()), done.stdout
+    told = json.loads(shingle("array", "check", "--array", shelf.file, "--json").stdout)
+    names = {"name": "`bucket/5`", "bucket": "bucket", "key": "5"}
+    assert all(finding["objects"] == [names] for finding in told["findings"] if finding["kind"] == "lost"), told
+    # One fragment of another: it can be repaired, and is told with the object's name, too.
+    spoil(shelf.drives, content("3", 8 * MIB)[50_000:50_032])
+    told = json.loads(shingle("array", "check", "--array", shelf.file, "--json").stdout)
+    [zone] = [finding for finding in told["findings"] if finding["kind"] == "repairable"]
+    names = {"name": "`bucket/3`", "bucket": "bucket", "key": "3"}
+    assert names in zone["objects"] and not zone["unnamed"] and zone["more_objects"] == 0, told
+    assert zone["words"] in told["damage"] and "`bucket/3`" in zone["words"], told
+    # A server that runs tells the same, counts what is lost, and its verifying names both in the log.
+    s3 = shelf.server.start().s3()
+    where = ("--config", shelf.config, "--data", shelf.server.data)
+    beside = json.loads(shingle("array", "check", "--array", shelf.file, *where, "--json").stdout)
+    assert beside["findings"] == told["findings"]
+    counted = lambda: figures(shelf.server.admin)['shingle_engine_damaged_objects{engine="shelf"}']
+    assert counted() == 1
+    s3.delete_object(Bucket="bucket", Key="5")
+    assert counted() == 0
+    shelf.server.stop()
+
+
+def test_verifying_names_the_objects_in_the_log_and_counts_them(shelves):  # noqa: F811
+    shelf = shelves(drives=4)
+    filled(shelf)
+    data = content("5", 8 * MIB)
+    for at in (100_000, 100_000 + 512 * 1024):
+        spoil(shelf.drives, data[at : at + 32])
+    spoil(shelf.drives, content("3", 8 * MIB)[50_000:50_032])
+    shelf.configure(top=ADMIN, array='scrub_interval = "5 seconds"')
+    shelf.server.start()
+    wait_for(shelf.server, lambda found: found["ended_seconds"] > 0)
+    assert figures(shelf.server.admin)['shingle_engine_damaged_objects{engine="shelf"}'] == 1
+    shelf.server.stop()
+    log = "".join(shelf.server.lines)
+    assert "lost: `bucket/5`: " in log, log
+    assert any("damaged: zone set " in line and "`bucket/3`" in line for line in log.splitlines()), log

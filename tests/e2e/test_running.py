@@ -145,17 +145,24 @@ def test_damage_is_found_while_the_server_runs(shelves):  # noqa: F811
     assert known["shingle_memory_limit_bytes"] > MIB and known["shingle_memory_waiting"] == 0
     done = shingle("object", "check", *where(shelf))
     assert done.returncode == 4 and "damaged object: plain/large" in done.stdout, done.stdout
-    assert "array shelf: damaged:" in done.stdout, done.stdout
+    [place] = [line for line in done.stdout.splitlines() if line.startswith("damaged: ")]
+    assert place.endswith("; it touches `plain/large`"), done.stdout
+    [zone] = [line for line in done.stdout.splitlines() if line.startswith("array shelf: damaged:")]
+    assert "; it touches " in zone and "`cold/large`" in zone, done.stdout
     known = figures(shelf.server.admin)
     assert known['shingle_engine_damaged_objects{engine="drives"}'] == 1
     assert all(known[f'shingle_engine_damaged_places{{engine="{engine}"}}'] > 0 for engine in ("drives", "shelf"))
     status = shingle("status", "--data", shelf.server.data)
-    assert status.returncode == 2 and "1 object is known to be damaged" in status.stdout, status.stdout
+    assert status.returncode == 2 and "1 object is known to be damaged: `shingle object check` names it" in status.stdout, status.stdout
     told = json.loads(shingle("object", "check", *where(shelf), "--json").stdout)
     assert told["damaged_objects"] == [{"bucket": "plain", "key": "large"}] and not told["clean"]
-    assert ok("object", "check", "--quick", *where(shelf))
+    assert told["findings"][0]["objects"] == [{"name": "`plain/large`", "bucket": "plain", "key": "large"}], told
+    assert {"name": "`cold/large`", "bucket": "cold", "key": "large"} in told["arrays"][0]["findings"][0]["objects"], told
+    quick = ok("object", "check", "--quick", *where(shelf))
+    assert "their bytes were not read" in quick and "0 B" not in quick, quick
+    assert "their bytes were not read" in ok("array", "check", "--quick", "--array", shelf.file, *where(shelf))
     done = shingle("array", "check", "--array", shelf.file, *where(shelf))
-    assert done.returncode == 4 and "`shingle array scrub` replaces it" in done.stdout
+    assert done.returncode == 4 and "`shingle array scrub` repairs it" in done.stdout
     s3.delete_object(Bucket="plain", Key="large")
     assert figures(shelf.server.admin)['shingle_engine_damaged_objects{engine="drives"}'] == 0
 

@@ -16,6 +16,7 @@ mod device;
 mod drive;
 mod examples;
 mod failure;
+mod findings;
 mod generate;
 mod lab;
 mod object;

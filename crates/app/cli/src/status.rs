@@ -82,7 +82,7 @@ fn tell_engine(engine: &Value) {
         "serving" => "DEGRADED".to_owned(),
         other => format!("{}: {}", other.to_uppercase(), text(engine, "reason")),
     };
-    let kind = if text(engine, "kind") == "array" { "array" } else { "object store on the [[drive]]s" };
+    let kind = if text(engine, "kind") == "array" { "array" } else { "object store on drives outside arrays" };
     say!("");
     say!("{} ({kind}): {state}", text(engine, "name"));
     for problem in problems {
@@ -102,10 +102,15 @@ fn tell_engine(engine: &Value) {
     }
     let scrub = &engine["scrub"];
     if let Some(left) = scrub["sets_left"].as_u64() {
-        let ended = scrub["ended"].as_str().unwrap_or("never so far");
-        say!(
-            "  verifying: {left} zone sets left; found {} damaged zones since the start; last whole pass ended: {ended}",
-            scrub["damaged_zones"]
-        );
+        let found = counted(scrub["damaged_zones"].as_u64().unwrap_or(0), "damaged zone");
+        let found = format!("{found} found since the start");
+        match (left, scrub["ended"].as_str()) {
+            (0, None) => say!("  verifying: nothing was verified in the background so far"),
+            (0, Some(ended)) => say!("  verifying: all was verified by {ended}; {found}"),
+            (left, None) => say!("  verifying: {} to go in the first pass; {found}", counted(left, "zone set")),
+            (left, Some(ended)) => {
+                say!("  verifying: {} to go; the last pass ended {ended}; {found}", counted(left, "zone set"));
+            }
+        }
     }
 }

@@ -6,14 +6,17 @@
 //! - API-1: when a call that changes something returns `Ok`, the change survives a power cut.
 //! - API-2: a change that was not acknowledged is afterwards wholly there or wholly absent.
 //! - API-3: bytes that a reader yields were verified against their checksums first.
+//! - API-4: a finding of a check has a bounded number of names, and says how many more there are: `finding.rs`.
 
 mod error;
+mod finding;
 mod forward;
 mod object;
 mod types;
 mod upload_id;
 
 pub use error::{StoreError, StoreErrorKind, StoreResult};
+pub use finding::{Finding, NAMES_MAX, Named, Touched};
 pub use object::{ObjectReader, ObjectStore, ObjectWriter, StoreFuture};
 pub use types::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,

@@ -13,6 +13,7 @@ use super::serving::Serving;
 use super::telling::Change;
 use super::words::{counted, zone_sets};
 use crate::failure::{Failure, Outcome, status};
+use crate::findings::{findings_json, words_of};
 use crate::output::Progress;
 
 /// Reads everything and repairs damage.
@@ -54,19 +55,24 @@ impl Scrub {
             let report = opened.store.scrub(options, |report| show(&mut line, report)).await?;
             drop(line);
             let left = report.damaged.len().saturating_sub(report.repaired);
-            let damage: Vec<&String> =
-                if left > 0 { report.damaged.iter() } else { [].iter() }.chain(&report.lost).collect();
+            let unrepaired = if left > 0 { &*report.damaged } else { &[] };
             if self.change.json {
                 say!(
                     "{}",
                     json!({ "clean": report.damaged.is_empty() && report.lost.is_empty(), "repaired": report.repaired,
-                            "damage": damage, "zone_sets": report.sets, "verified_bytes": report.bytes })
+                            "damage": words_of(&[unrepaired, &report.lost]),
+                            "findings": findings_json(&[("damaged", &report.damaged), ("lost", &report.lost)]),
+                            "zone_sets": report.sets, "verified_bytes": report.bytes })
                 );
             } else {
                 say!("{} in {} verified", ByteSize(report.bytes), zone_sets(report.sets));
                 report.damaged.iter().for_each(|zone| say!("damaged: {zone}"));
                 if !report.damaged.is_empty() {
-                    say!("{} of {} damaged zones repaired", report.repaired, report.damaged.len());
+                    say!(
+                        "{} of {} repaired",
+                        report.repaired,
+                        counted(report.damaged.len(), "damaged zone", "damaged zones")
+                    );
                 }
                 report.lost.iter().for_each(|lost| say!("lost: {lost}"));
                 if left > 0 {
@@ -105,23 +111,27 @@ impl Check {
 
     pub(crate) fn run(self) -> Outcome {
         let report = self.report().map_err(|failure| failure.with_status(status::NOT_RUN))?;
-        let damage: Vec<&String> = report.repairable.iter().chain(&report.lost).collect();
         if self.json {
             say!(
                 "{}",
-                json!({ "clean": report.clean(), "repaired": 0, "damage": damage, "objects": report.objects,
+                json!({ "clean": report.clean(), "repaired": 0, "damage": words_of(&[&report.repairable, &report.lost]),
+                        "findings": findings_json(&[("repairable", &report.repairable), ("lost", &report.lost)]),
+                        "objects": report.objects,
                         "zone_sets": report.sets, "verified_bytes": report.bytes,
                         "missing_drives": report.missing_drives, "buffer": report.buffer })
             );
         } else {
-            let objects = counted(report.objects as usize, "object", "objects");
-            say!("{objects} in {}, {} verified", zone_sets(report.sets), ByteSize(report.bytes));
+            let objects = counted(report.objects as usize, "object of the array", "objects of the array");
+            match self.quick {
+                true => say!("{objects} in {}; their bytes were not read", zone_sets(report.sets)),
+                false => say!("{objects} in {}, {} verified", zone_sets(report.sets), ByteSize(report.bytes)),
+            }
             report
                 .missing_drives
                 .iter()
                 .for_each(|drive| say!("missing: {drive}; `shingle array rebuild` replaces it"));
             report.buffer.iter().for_each(|file| say!("buffer: {file}"));
-            report.repairable.iter().for_each(|zone| say!("damaged: {zone}; `shingle array scrub` replaces it"));
+            report.repairable.iter().for_each(|zone| say!("damaged: {zone}; `shingle array scrub` repairs it"));
             report.lost.iter().for_each(|lost| say!("lost: {lost}"));
             say!("{}", if report.clean() { "clean" } else { "damage is left" });
         }

@@ -17,6 +17,7 @@ use shingle_store_api::ObjectInfo;
 
 use self::directory::{Directory, not_run};
 use crate::failure::{Failure, Outcome, status};
+use crate::findings::{findings_json, words_of};
 use crate::output::{self, counted};
 
 /// Commands on the objects of a data directory.
@@ -170,7 +171,7 @@ impl Check {
         if directory.json {
             tell_json(&checked)
         } else {
-            tell(&checked)
+            tell(&checked, self.quick)
         }
         let reports = || checked.arrays.iter().filter_map(|(_, report)| report.as_ref().ok());
         let clean =
@@ -192,7 +193,8 @@ fn tell_json(checked: &Checked) {
     let clean = report.is_clean() && checked.arrays.iter().all(|(_, found)| found.as_ref().is_ok_and(|it| it.clean()));
     say!(
         "{}",
-        json!({ "clean": clean, "repaired": 0, "damage": report.damage, "damage_more": report.damage_more,
+        json!({ "clean": clean, "repaired": 0, "damage": words_of(&[&report.damage]), "damage_more": report.damage_more,
+                "findings": findings_json(&[("damage", &report.damage)]),
                 "damaged_objects": names(&report.damaged_objects), "damaged_uploads": names(&report.damaged_uploads), "unnamed": report.unnamed,
                 "arrays": arrays })
     );
@@ -203,16 +205,21 @@ fn array_json(name: &str, report: &Result<ArrayReport, Error>) -> Value {
         Err(error) => json!({ "array": name, "error": error.message }),
         Ok(report) => json!({ "array": name, "clean": report.clean(), "objects": report.objects,
             "verified_bytes": report.bytes, "missing_drives": report.missing_drives, "buffer": report.buffer,
-            "repairable": report.repairable, "lost": report.lost }),
+            "repairable": words_of(&[&report.repairable]), "lost": words_of(&[&report.lost]),
+            "findings": findings_json(&[("repairable", &report.repairable), ("lost", &report.lost)]) }),
     }
 }
 
-fn tell(checked: &Checked) {
+fn tell(checked: &Checked, quick: bool) {
+    let verified = |bytes: u64| match quick {
+        true => "; their bytes were not read".to_owned(),
+        false => format!(", {} verified", ByteSize(bytes)),
+    };
     if let Some(report) = &checked.objects {
-        say!("{}, {} verified", counted(report.objects, "object"), ByteSize(report.bytes));
+        say!("{}{}", counted(report.objects, "object"), verified(report.bytes));
         report.damage.iter().for_each(|damage| say!("damaged: {damage}"));
         if report.damage_more > 0 {
-            say!("damaged: {} more places", report.damage_more);
+            say!("damaged: {}", counted(report.damage_more, "more place"));
         }
         report.damaged_objects.iter().for_each(|object| say!("damaged object: {object}"));
         report.damaged_uploads.iter().for_each(|upload| say!("damaged upload: {upload}"));
@@ -229,13 +236,15 @@ fn tell(checked: &Checked) {
                 continue;
             }
         };
-        say!("array {name}: {}, {} verified", counted(report.objects, "object"), ByteSize(report.bytes));
+        // As `object stat` counts them.
+        let objects = counted(report.objects, "object");
+        say!("array {name}: {objects} of the array{}", verified(report.bytes));
         report.missing_drives.iter().for_each(|drive| say!("array {name}: missing: {drive}"));
         report.buffer.iter().for_each(|file| say!("array {name}: {file}"));
         report
             .repairable
             .iter()
-            .for_each(|zone| say!("array {name}: damaged: {zone}; `shingle array scrub` replaces it"));
+            .for_each(|zone| say!("array {name}: damaged: {zone}; `shingle array scrub` repairs it"));
         report.lost.iter().for_each(|lost| say!("array {name}: lost: {lost}"));
         say!("array {name}: {}", if report.clean() { "clean" } else { "damage is left" });
     }

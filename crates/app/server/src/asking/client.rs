@@ -8,6 +8,7 @@ use bytes::Bytes;
 use shingle_array_store::{CheckReport as ArrayReport, Object, ScrubReport, Stats, Version};
 use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, ObjectName, ObjectStats};
+use shingle_store_api::Finding;
 
 use super::head::{Head, PATIENCE};
 use super::wire::{ArrayStanding, Found, Line, Question, Refusal, unhex};
@@ -157,7 +158,7 @@ impl Running {
             match line {
                 Line::Sets { done, sets, bytes, damaged, .. } => {
                     // Only their number is shown.
-                    let damaged = vec![String::new(); damaged];
+                    let damaged = vec![Finding::default(); damaged];
                     progress(&ScrubReport { done, sets, bytes, damaged, ..ScrubReport::default() });
                 }
                 Line::ArrayChecked { objects, sets, bytes, .. } => {
@@ -238,13 +239,16 @@ impl Findings {
 
     fn add(&mut self, line: Line) {
         match line {
-            Line::Found { what, words } => match what {
-                Found::Damage => self.objects.damage.push(words),
-                Found::MissingDrive => self.array.missing_drives.push(words),
-                Found::Buffer => self.array.buffer.push(words),
-                Found::Repairable => self.array.repairable.push(words),
-                Found::Lost => self.array.lost.push(words),
-            },
+            Line::Found { what, words, objects } => {
+                let finding = |words| Finding { words, objects: objects.into() };
+                match what {
+                    Found::Damage => self.objects.damage.push(finding(words)),
+                    Found::MissingDrive => self.array.missing_drives.push(words),
+                    Found::Buffer => self.array.buffer.push(words),
+                    Found::Repairable => self.array.repairable.push(finding(words)),
+                    Found::Lost => self.array.lost.push(finding(words)),
+                }
+            }
             Line::Damaged { upload, bucket, key } => {
                 let name = ObjectName { bucket, key };
                 match upload {

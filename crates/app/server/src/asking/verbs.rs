@@ -8,14 +8,15 @@ use std::sync::Arc;
 use shingle_array_objects::ArrayClient;
 use shingle_array_store::ScrubReport;
 use shingle_object_store::{CheckProgress, CheckReport, Depth, ObjectStoreClient};
-use shingle_store_api::{ListRequest, ObjectStore, StoreError};
+use shingle_store_api::{Finding, ListRequest, ObjectStore, StoreError};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::lines::{Gone, Lines};
-use super::wire::{ArrayStanding, Found, Line, Question, Refusal, hex};
+use super::wire::{ArrayStanding, Found, Line, Objects, Question, Refusal, hex};
 use crate::engines::arrays::Array;
 use crate::engines::keeper::{self, Engine};
 use crate::reports::answers::Watched;
+use crate::reports::damage::names_of;
 use crate::reports::health::State;
 
 /// Objects of a page.
@@ -206,8 +207,8 @@ async fn check_objects(engine: &Engine, client: &ObjectStoreClient, quick: bool,
     engine.damage.checked(!quick, names, report.damage.len() as u64 + report.damage_more);
     let CheckReport { objects, entries, bytes, damage, damage_more, damaged_objects, damaged_uploads, unnamed } =
         report;
-    for words in damage {
-        lines.add(&Line::Found { what: Found::Damage, words }).await?;
+    for finding in damage {
+        lines.add(&found(Found::Damage, finding)).await?;
     }
     for (upload, names) in [(false, damaged_objects), (true, damaged_uploads)] {
         for name in names {
@@ -215,6 +216,10 @@ async fn check_objects(engine: &Engine, client: &ObjectStoreClient, quick: bool,
         }
     }
     Ok(lines.add(&Line::Checked { objects, entries, bytes, damage_more, unnamed }).await?)
+}
+
+fn found(what: Found, finding: Finding) -> Line {
+    Line::Found { what, words: finding.words, objects: finding.objects.into() }
 }
 
 /// Checks an array; its error, if it could not be checked.
@@ -236,16 +241,15 @@ async fn check_array(
         Ok(report) => report,
         Err(error) => return Ok(Err(error)),
     };
-    engine.damage.checked(!quick, [], (report.repairable.len() + report.lost.len()) as u64);
-    let found = [
-        (Found::MissingDrive, report.missing_drives),
-        (Found::Buffer, report.buffer),
-        (Found::Repairable, report.repairable),
-        (Found::Lost, report.lost),
-    ];
-    for (what, all) in found {
+    engine.damage.checked(!quick, names_of(&report.lost), (report.repairable.len() + report.lost.len()) as u64);
+    for (what, all) in [(Found::MissingDrive, report.missing_drives), (Found::Buffer, report.buffer)] {
         for words in all {
-            lines.add(&Line::Found { what, words }).await?;
+            lines.add(&Line::Found { what, words, objects: Objects::default() }).await?;
+        }
+    }
+    for (what, all) in [(Found::Repairable, report.repairable), (Found::Lost, report.lost)] {
+        for finding in all {
+            lines.add(&found(what, finding)).await?;
         }
     }
     let (objects, sets, bytes) = (report.objects, report.sets, report.bytes);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use shingle_array_store::{DriveId, DriveInspection, Inspection, RecoveryReport, Stats};
 use shingle_base::StoreId;
+use shingle_store_api::{Named, Touched};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -74,8 +75,13 @@ pub(crate) enum Line {
     ArrayChecked { array: String, objects: u64, sets: usize, bytes: u64 },
     /// An array could not be checked.
     Unchecked { array: String, message: String },
-    /// Something that a check found, in words.
-    Found { what: Found, words: String },
+    /// Something that a check found, in words, and the objects that it touches.
+    Found {
+        what: Found,
+        words: String,
+        #[serde(default)]
+        objects: Objects,
+    },
     /// A damaged object or upload.
     Damaged { upload: bool, bucket: String, key: String },
     /// The server is at work.
@@ -95,6 +101,27 @@ pub(crate) enum Found {
     Buffer,
     Repairable,
     Lost,
+}
+
+/// Objects that damage touches, as they are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Objects {
+    /// In words, and with bucket and key.
+    first: Vec<(String, Option<(String, String)>)>,
+    more: u64,
+    untold: bool,
+}
+
+impl From<Touched> for Objects {
+    fn from(Touched { first, more, untold }: Touched) -> Self {
+        Self { first: first.into_iter().map(|Named { words, object }| (words, object)).collect(), more, untold }
+    }
+}
+
+impl From<Objects> for Touched {
+    fn from(Objects { first, more, untold }: Objects) -> Self {
+        Self { first: first.into_iter().map(|(words, object)| Named { words, object }).collect(), more, untold }
+    }
 }
 
 /// Reason why a question is not answered.

@@ -21,6 +21,7 @@ use crate::config::ArrayConfig;
 use crate::engines::device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
+use crate::reports::damage::Damage;
 use crate::reports::gauges::Gauges;
 use crate::reports::health::Health;
 
@@ -38,6 +39,8 @@ pub(crate) struct Given {
     pub(crate) wait: Option<Duration>,
     /// Memory for objects whose bytes are still coming.
     pub(crate) memory: Arc<Memory>,
+    /// Known damage of its objects.
+    pub(crate) damage: Arc<Damage>,
 }
 
 /// An array whose owner runs.
@@ -174,7 +177,8 @@ async fn open(
         Ok(engine) => {
             if let Some(interval) = config.scrub_interval {
                 let file = folder.join(format!("{}.scrub", seen.array));
-                let plan = scrub::Plan { array: config.name.clone(), interval, rate: config.scrub_rate, file };
+                let (array, damage, rate) = (config.name.clone(), given.damage, config.scrub_rate);
+                let plan = scrub::Plan { array, damage, interval, rate, file };
                 runtime.spawn_detached(plan.keep(runtime.clone(), store, figures));
             }
             runtime.spawn_detached(waiting::look_out(runtime.clone(), away, health.clone(), TAKE_BACK));

@@ -101,14 +101,17 @@ impl Engines {
         }
         for array in config.arrays()? {
             let class = Some(array.class().to_owned());
-            let given = Given { wait: config.drive_wait, memory: memory.clone() };
+            let given = Given { wait: config.drive_wait, memory: memory.clone(), damage: Arc::default() };
             plans.push((array.name.clone(), class, Plan::Array(Box::new(array), data.clone(), given)));
         }
         let mut sites = Vec::new();
         let (mut all, mut gates) = (Vec::new(), Vec::new());
         for (name, class, plan) in &plans {
             let health = Health::new(name, change.clone());
-            let damage = Arc::<Damage>::default();
+            let damage = match plan {
+                Plan::Array(_, _, given) => given.damage.clone(),
+                Plan::Objects(..) => Arc::<Damage>::default(),
+            };
             let gate = Arc::new(Gate::new(health.clone(), damage.clone()));
             sites.push(Site { name: name.clone(), class: class.clone(), store: gate.clone() });
             gates.push(gate);

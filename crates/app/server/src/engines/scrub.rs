@@ -13,6 +13,8 @@ use std::time::Duration;
 use shingle_array_store::{ArrayStore, ErrorKind, ScrubReport, SetId};
 use shingle_runtime::Runtime;
 
+use crate::reports::damage::{Damage, names_of};
+
 /// Interval of looks at the clock when a pass is over: it may be set.
 const LOOK: Duration = Duration::from_secs(60 * 60);
 /// Time between tries if an array could not be verified.
@@ -21,6 +23,8 @@ const RETRY: Duration = Duration::from_secs(60);
 /// Subject and rate of the verification.
 pub(crate) struct Plan {
     pub(crate) array: String,
+    /// Known damage of the array's objects.
+    pub(crate) damage: Arc<Damage>,
     /// Everything once in this time.
     pub(crate) interval: Duration,
     /// Read rate limit in bytes/s; `None` = none.
@@ -139,11 +143,13 @@ impl Plan {
         for lost in &report.lost {
             tracing::error!(array = self.array, "lost: {lost}");
         }
+        self.damage.found(names_of(&report.lost));
         let left = report.damaged.len().saturating_sub(report.repaired);
         if left > 0 {
+            let zones = if left == 1 { "zone" } else { "zones" };
             tracing::error!(
                 array = self.array,
-                "{left} damaged zones could not be replaced: add a drive, or free some space"
+                "{left} damaged {zones} could not be replaced: add a drive, or free some space"
             );
         }
         let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,7 +220,13 @@ mod tests {
     use super::*;
 
     fn plan(rate: Option<u64>) -> Plan {
-        Plan { array: "a".to_owned(), interval: Duration::from_secs(100), rate, file: PathBuf::new() }
+        Plan {
+            array: "a".to_owned(),
+            damage: Arc::default(),
+            interval: Duration::from_secs(100),
+            rate,
+            file: PathBuf::new(),
+        }
     }
 
     /// SV-SCRUB-2.

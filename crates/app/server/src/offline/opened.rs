@@ -108,7 +108,7 @@ impl Offline {
 
     /// The server's contributions to an array.
     pub(crate) fn given(&self) -> Given {
-        Given { wait: self.wait, memory: self.memory.clone() }
+        Given { wait: self.wait, memory: self.memory.clone(), damage: Arc::default() }
     }
 
     /// The data directory.

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use shingle_store_api::{Commit, ObjectInfo, ObjectReader, ObjectWriter, StoreErrorKind, StoreFuture, StoreResult};
+use shingle_store_api::{
+    Commit, Finding, ObjectInfo, ObjectReader, ObjectWriter, StoreErrorKind, StoreFuture, StoreResult,
+};
 use std::sync::Arc;
 
 /// Objects whose names are remembered: a lost drive damages millions.
@@ -63,6 +65,14 @@ impl Damage {
         }
     }
 
+    /// Verifying in the background found objects that have lost something.
+    pub(crate) fn found(&self, found: impl IntoIterator<Item = Name>) {
+        let mut names = self.names();
+        let room = NAMES_MAX.saturating_sub(names.len());
+        names.extend(found.into_iter().take(room));
+        self.count.store(names.len() as u64, Relaxed);
+    }
+
     /// A check found damage at `places` places, in these objects if it can tell; a `full` one reads the same bytes as
     /// readers. (SV-DMG-1)
     pub(crate) fn checked(&self, full: bool, found: impl IntoIterator<Item = Name>, places: u64) {
@@ -76,6 +86,11 @@ impl Damage {
         names.extend(found);
         self.count.store(names.len() as u64, Relaxed);
     }
+}
+
+/// Names of the objects that findings touch.
+pub(crate) fn names_of(findings: &[Finding]) -> impl Iterator<Item = Name> {
+    findings.iter().flat_map(|finding| &finding.objects.first).filter_map(|named| named.object.clone())
 }
 
 /// A reader whose failures are noted.
@@ -148,7 +163,9 @@ mod tests {
         damage.checked(true, [("b".to_owned(), "m".to_owned())], 3);
         assert_eq!((damage.objects(), damage.places()), (1, 3));
         damage.checked(true, [], 2);
-        assert_eq!((damage.objects(), damage.places()), (1, 2), "of an array it tells no names");
+        assert_eq!((damage.objects(), damage.places()), (1, 2), "it could tell no names");
+        damage.found([("b".to_owned(), "n".to_owned())]);
+        assert_eq!(damage.objects(), 2);
         damage.checked(true, [], 0);
         assert_eq!((damage.objects(), damage.places()), (0, 0));
         for number in 0..NAMES_MAX + 5 {

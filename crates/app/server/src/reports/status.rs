@@ -141,8 +141,8 @@ impl EngineStatus {
         };
         let damaged = answer.damage.objects();
         if damaged > 0 {
-            let are = if damaged == 1 { "object is" } else { "objects are" };
-            status.problems.push(format!("{damaged} {are} known to be damaged: `shingle object check` names them"));
+            let (are, them) = if damaged == 1 { ("object is", "it") } else { ("objects are", "them") };
+            status.problems.push(format!("{damaged} {are} known to be damaged: `shingle object check` names {them}"));
         }
         match &answer.figures {
             Some(Figures::Objects(figures, drives)) => {
@@ -187,10 +187,13 @@ impl EngineStatus {
         if let Some(scrub) = answer.scrub {
             let left = scrub.damaged.saturating_sub(scrub.repaired);
             if left > 0 {
-                status.problems.push(format!("{left} damaged zones are not replaced: add a drive, or free some space"));
+                let are = if left == 1 { "zone is" } else { "zones are" };
+                status.problems.push(format!("{left} damaged {are} not replaced: add a drive, or free some space"));
             }
             if scrub.lost > 0 {
-                status.problems.push(format!("{} parts of objects are lost; the log names them", scrub.lost));
+                let (are, them) =
+                    if scrub.lost == 1 { ("part of an object is", "it") } else { ("parts of objects are", "them") };
+                status.problems.push(format!("{} {are} lost; the log names {them}", scrub.lost));
             }
             status.scrub = Some(Scrub {
                 sets_left: scrub.left,

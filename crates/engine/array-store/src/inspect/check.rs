@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use shingle_runtime::Runtime;
+use shingle_store_api::{Finding, Touched};
 
 use crate::buffer::BUFFER_SET;
 use crate::config::Options;
@@ -32,9 +33,9 @@ pub struct CheckReport {
     /// Files of the buffer that are not there or old, in words: the other has all that is needed.
     pub buffer: Vec<String>,
     /// Zones that cannot be read, or not as they were written, and that a scrub can replace.
-    pub repairable: Vec<String>,
-    /// Losses, in words.
-    pub lost: Vec<String>,
+    pub repairable: Vec<Finding>,
+    /// Losses.
+    pub lost: Vec<Finding>,
 }
 
 impl CheckReport {
@@ -75,7 +76,6 @@ pub async fn check(
         objects: found.objects,
         missing_drives: found.missing_drives,
         buffer: found.buffer,
-        lost: found.damage,
         ..CheckReport::default()
     };
     let engine = store.engine();
@@ -92,13 +92,26 @@ pub async fn check(
     }
     report.lost.sort();
     report.lost.dedup();
+    add_found(&mut report.lost, found.damage);
     store.close().await?;
     Ok(report)
 }
 
+/// Adds what the opening found, in words, unless it is among the losses already, with names.
+fn add_found(lost: &mut Vec<Finding>, found: Vec<String>) {
+    let is_known = |words: &String| {
+        let at = lost.partition_point(|known| known.words < *words);
+        lost.get(at).is_some_and(|known| known.words.starts_with(words.as_str()))
+    };
+    let new: Vec<_> = found.into_iter().filter(|words| !is_known(words)).collect();
+    lost.extend(new.into_iter().map(|words| Finding::at(words, Touched::untold())));
+    lost.sort();
+    lost.dedup();
+}
+
 impl Engine {
     /// Parts in the index that do not lie where it says.
-    async fn misplaced(&self) -> Result<Vec<String>> {
+    async fn misplaced(&self) -> Result<Vec<Finding>> {
         let mut segments: BTreeMap<(SetId, u32), (u64, u32)> = BTreeMap::new();
         for (id, set) in self.sets.all() {
             let written = self.written(&set).await?;
@@ -127,7 +140,8 @@ impl Engine {
             .map_err(Error::index)?;
         let told = |(key, place): (PartKey, PartPlace)| {
             let name = self.named(&key.name)?;
-            Ok(format!("{name}: {} bytes from {} are not in {}", place.length, key.offset, place.set))
+            let (length, from, set) = (place.length, key.offset, place.set);
+            Ok(Finding::of(name, format_args!("{length} bytes from byte {from} on are not in {set}")))
         };
         misplaced.into_iter().map(told).collect()
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use shingle_runtime::Rests;
+use shingle_store_api::{Finding, Touched};
 
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
@@ -20,6 +21,7 @@ use crate::format::{DigestItem, ItemBody};
 use crate::index::PartKey;
 use crate::inspect::check::CheckReport;
 use crate::repair::scrub::{ScrubReport, holds};
+use crate::repair::touched::Unlisted;
 use crate::store::ArrayStore;
 use crate::types::{PartPlace, SetId};
 use std::rc::Rc;
@@ -77,6 +79,7 @@ impl Engine {
         let mut report = CheckReport { objects: self.objects()?, ..CheckReport::default() };
         report.missing_drives = self.drives.missing().into_iter().map(|id| self.drives.name(id)).collect();
         let (mut told, mut window, mut after) = (ScrubReport::default(), Window::default(), None);
+        let mut unlisted = Unlisted::new();
         let mut rests = Rests::new(&self.rt, true);
         loop {
             self.running()?;
@@ -89,9 +92,9 @@ impl Engine {
                 window.add(id, segments_of(&contents.items));
                 if quick {
                     told.done += 1;
-                    told.lost.append(&mut contents.lost);
+                    unlisted.append(&mut contents.unlisted);
                 } else {
-                    self.look_gently(id, &set, &mut contents, &mut told).await?;
+                    self.look_gently(id, &set, &mut contents, &mut told, &mut unlisted).await?;
                 }
             } else {
                 told.done += 1;
@@ -103,6 +106,7 @@ impl Engine {
             }
         }
         self.compare(&window, began, true, &mut told.lost).await?;
+        told.lost.extend(self.name_unlisted(unlisted, true).await?);
         report.sets = told.sets;
         report.bytes = told.bytes;
         (report.repairable, report.lost) = (told.damaged, told.lost);
@@ -111,14 +115,15 @@ impl Engine {
         if report.lost.len() > LOST_MAX {
             let more = report.lost.len() - LOST_MAX;
             report.lost.truncate(LOST_MAX);
-            report.lost.push(format!("and {more} more"));
+            let words = format!("{more} more losses, which are not listed");
+            report.lost.push(Finding { words, objects: Touched::untold() });
         }
         Ok(report)
     }
 
     /// Parts of the index that are not in the sets of a window; with `all`, also those in sets that hold nothing. Newer
     /// ones than `began` were written since their set was looked at.
-    async fn compare(self: &Rc<Self>, window: &Window, began: u64, all: bool, lost: &mut Vec<String>) -> Result<()> {
+    async fn compare(self: &Rc<Self>, window: &Window, began: u64, all: bool, lost: &mut Vec<Finding>) -> Result<()> {
         let mut rests = Rests::new(&self.rt, true);
         let mut after = None;
         loop {
@@ -155,7 +160,7 @@ impl Engine {
         self: &Rc<Self>,
         id: SetId,
         parts: Vec<(PartKey, PartPlace)>,
-        lost: &mut Vec<String>,
+        lost: &mut Vec<Finding>,
     ) -> Result<()> {
         let _pin = self.sets.pin(id);
         let mut still = Vec::new();
@@ -178,7 +183,8 @@ impl Engine {
         };
         for (key, place) in still.into_iter().filter(|(_, place)| !has(&segments, place)) {
             let name = self.named(&key.name)?;
-            lost.push(format!("{name}: {} bytes from {} are not in {id}", place.length, key.offset));
+            let (length, from) = (place.length, key.offset);
+            lost.push(Finding::of(name, format_args!("{length} bytes from byte {from} on are not in {id}")));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_store_api::Named;
 
 use crate::buffer::BUFFER_SET;
 use crate::engine::Engine;
@@ -97,8 +98,8 @@ impl Reader {
 }
 
 impl Engine {
-    /// An object's name in words.
-    pub(crate) fn named(&self, name: &[u8]) -> Result<String> {
+    /// An object's name in reports.
+    pub(crate) fn named(&self, name: &[u8]) -> Result<Named> {
         let object = self.index()?.object(name).map_err(Error::index)?;
         let attributes = object.map(|object| object.attributes).unwrap_or_default();
         Ok((self.options.naming.0)(name, &attributes))

@@ -3,15 +3,16 @@
 use std::fmt;
 
 use shingle_base::printable;
+use shingle_store_api::Named;
 
-/// Display of objects' names for people: by the name and the attributes, which are empty if they are not known.
-/// [`quoted`], unless a layer above gives them other names.
+/// Names of objects in reports: by the name and the attributes, which are empty if they are not known. [`quoted`], unless a
+/// layer above gives them other names.
 #[derive(Clone, Copy)]
-pub struct Naming(pub fn(&[u8], &[u8]) -> String);
+pub struct Naming(pub fn(&[u8], &[u8]) -> Named);
 
 impl Default for Naming {
     fn default() -> Self {
-        Self(|name, _| quoted(name))
+        Self(|name, _| Named { words: quoted(name), object: None })
     }
 }
 
@@ -43,6 +44,6 @@ mod tests {
         assert_eq!(printable("films/Übung.mkv".as_bytes()), "films/Übung.mkv");
         assert_eq!(printable(b"a\0b\x1b[2Jc\n\xffd\x7f"), "a\\u{0}b\\u{1b}[2Jc\\n\\xffd\\u{7f}");
         assert_eq!(quoted("c1: \u{9b}".as_bytes()), "`c1: \\u{9b}`");
-        assert_eq!((Naming::default().0)(b"x", b"attributes"), "`x`");
+        assert_eq!((Naming::default().0)(b"x", b"attributes").words, "`x`");
     }
 }

@@ -3,6 +3,11 @@
 /// No caller's name begins with a zero byte.
 pub(crate) const LOSS_NAME: &[u8] = b"\0lost";
 
+/// True for a name of the array's own.
+pub(crate) fn is_own(name: &[u8]) -> bool {
+    name.first() == Some(&0)
+}
+
 /// Names that callers see begin behind it.
 pub(crate) const OWN_NAMES_END: &[u8] = b"\0\xff";
 

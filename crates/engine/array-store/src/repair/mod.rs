@@ -7,4 +7,5 @@ pub(crate) mod rebuild;
 pub(crate) mod replace;
 pub(crate) mod scrub;
 pub(crate) mod told;
+pub(crate) mod touched;
 pub(crate) mod waiting;

@@ -59,7 +59,10 @@ impl Gathered {
                 );
             }
             if !self.drives.was_given_up(old) {
-                return error(ErrorKind::Invalid, "only a drive that was given up can be taken back");
+                return error(
+                    ErrorKind::Invalid,
+                    "only a drive that was given up can be taken back; `shingle array add` takes it as a new one",
+                );
             }
             let Some((new, name)) = self.drives.take_back(old, &named) else {
                 return error(

@@ -4,7 +4,7 @@
 //! A zone cannot be mended in place: a damaged one is replaced as a lost one is; where no zone is free for that, what
 //! lives in its set is moved by cleaning.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use shingle_base::Blocks;
 use shingle_runtime::{Instant, Rests};
+use shingle_store_api::Finding;
 
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
@@ -20,7 +21,8 @@ use crate::recovery::examine::{Examined, Holds};
 use crate::repair::membership::Survey;
 use crate::repair::told::Told;
 use crate::repair::told::{RebuildOptions, RebuildProgress};
-use crate::types::{SetId, SetState};
+use crate::repair::touched::{Names, Unlisted};
+use crate::types::{Part, SetId, SetState};
 use crate::zone_set::{Pin, ZoneSet};
 
 /// Items that are verified side by side, so that drives have the next command before the last one ends.
@@ -45,19 +47,20 @@ pub struct ScrubReport {
     /// Bytes read and verified.
     pub bytes: u64,
     /// Zones with something that cannot be read, or not as it was written; of drives that are there.
-    pub damaged: Vec<String>,
+    pub damaged: Vec<Finding>,
     /// Zones that were replaced, or whose sets were emptied.
     pub repaired: usize,
-    /// Losses beyond parity, in words.
-    pub lost: Vec<String>,
+    /// Losses beyond parity.
+    pub lost: Vec<Finding>,
 }
 
 /// State of a verified set.
 #[derive(Default)]
 struct Verified {
     bytes: u64,
-    bad: BTreeSet<Member>,
-    lost: Vec<String>,
+    /// Damaged zones, and the objects of which they hold something that is.
+    bad: BTreeMap<Member, Names>,
+    lost: Vec<Finding>,
 }
 
 /// Contents of a set, and a pin on it: it is not reset as long as this lives.
@@ -65,8 +68,8 @@ pub(crate) struct Contents {
     pub(crate) items: Vec<DigestItem>,
     /// Zones without a digest that should have one.
     bad: BTreeSet<Member>,
-    /// Contents that cannot be told, in words.
-    pub(crate) lost: Vec<String>,
+    /// Contents that cannot be told.
+    pub(crate) unlisted: Unlisted,
     _pin: Option<Pin>,
 }
 
@@ -87,11 +90,13 @@ impl Engine {
         let began = self.rt.now();
         let sets: Vec<_> = self.sets.all().filter(|(_, set)| holds(set)).collect();
         let mut report = ScrubReport { sets: sets.len(), ..ScrubReport::default() };
+        let mut unlisted = Unlisted::new();
         for (id, set) in sets {
-            self.scrub_set(id, &set, options.read_only, &mut report).await?;
+            self.look_at_set(id, &set, options.read_only, &mut report, &mut unlisted).await?;
             progress(&report);
             self.wait_for(options.bytes_per_second, report.bytes, began).await;
         }
+        report.lost.extend(self.name_unlisted(unlisted, false).await?);
         Ok(report)
     }
 
@@ -142,14 +147,30 @@ impl Engine {
         read_only: bool,
         report: &mut ScrubReport,
     ) -> Result<()> {
+        let mut unlisted = Unlisted::new();
+        self.look_at_set(id, set, read_only, report, &mut unlisted).await?;
+        report.lost.extend(self.name_unlisted(unlisted, true).await?);
+        Ok(())
+    }
+
+    /// The same, but for the objects of contents that cannot be told: they are looked for in the whole index, later and at
+    /// once.
+    async fn look_at_set(
+        self: &Rc<Self>,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        read_only: bool,
+        report: &mut ScrubReport,
+        unlisted: &mut Unlisted,
+    ) -> Result<()> {
         self.running()?;
         if !holds(set) {
             return Ok(());
         }
-        let verified = self.verify_set(id, set).await?;
-        self.add_to(report, id, &verified);
+        let verified = self.verify_set(id, set, unlisted).await?;
+        self.add_to(report, id, &verified)?;
         if !verified.bad.is_empty() && !read_only {
-            report.repaired += self.repair(id, set, verified.bad).await?;
+            report.repaired += self.repair(id, set, verified.bad.into_keys().collect()).await?;
         }
         Ok(())
     }
@@ -162,14 +183,15 @@ impl Engine {
     }
 
     /// Verifies all that a set holds, on all drives that are there.
-    async fn verify_set(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Verified> {
+    async fn verify_set(&self, id: SetId, set: &Rc<ZoneSet>, unlisted: &mut Unlisted) -> Result<Verified> {
         let Some(mut contents) = self.kept_contents(id, set).await? else { return Ok(Verified::default()) };
+        unlisted.append(&mut contents.unlisted);
         self.verify_contents(id, set, &mut contents, false).await
     }
 
     /// Contents of a set, and a pin on it; `None` for one that is reset or begun meanwhile.
     pub(crate) async fn kept_contents(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Contents>> {
-        let empty = |_pin| Contents { items: Vec::new(), bad: BTreeSet::new(), lost: Vec::new(), _pin };
+        let empty = |_pin| Contents { items: Vec::new(), bad: BTreeSet::new(), unlisted: Unlisted::new(), _pin };
         if let Some((pin, items)) = self.items_of(id).await {
             return Ok(Some(Contents { items, ..empty(pin) }));
         }
@@ -191,17 +213,16 @@ impl Engine {
                     let members = set.ordered_members(id);
                     contents.bad.extend(self.members_without_digest(id, &members, &written).await);
                 }
-                contents.lost.extend(lost.map(|why| format!("{id}: {why}")));
+                contents.unlisted.extend(lost.map(|why| (id, why)));
                 contents.items = digest.items;
             }
             Examined::Empty => {}
-            Examined::Damaged(why) | Examined::Unread(why) => contents.lost.push(format!("{id}: {why}")),
+            Examined::Damaged(why) | Examined::Unread(why) => contents.unlisted.push((id, why)),
         }
         Ok(Some(contents))
     }
 
-    /// Verifies the contents of a set; if `gently`, it rests as long as it reads. Unreadable contents are the first
-    /// that is lost.
+    /// Verifies the contents of a set, as far as they are known; if `gently`, it rests as long as it reads.
     async fn verify_contents(
         &self,
         id: SetId,
@@ -209,8 +230,9 @@ impl Engine {
         contents: &mut Contents,
         gently: bool,
     ) -> Result<Verified> {
-        let (bad, lost) = (std::mem::take(&mut contents.bad), std::mem::take(&mut contents.lost));
-        let mut verified = Verified { bytes: 0, bad, lost };
+        // They lack their list of objects, and no bytes of objects.
+        let bad = std::mem::take(&mut contents.bad).into_iter().map(|member| (member, Names::new()));
+        let mut verified = Verified { bytes: 0, bad: bad.collect(), lost: Vec::new() };
         let mut rests = Rests::new(&self.rt, gently);
         let (items, members) = (&contents.items, set.ordered_members(id));
         let mut checks =
@@ -228,7 +250,12 @@ impl Engine {
             }
             let there = |member: &Member| self.drives.usable(member.drive).is_some();
             let bad = members.iter().zip(&good).filter(|(member, good)| !**good && there(member));
-            verified.bad.extend(bad.map(|(member, _)| *member));
+            let bad: Vec<_> = bad.map(|(member, _)| *member).collect();
+            if !bad.is_empty() {
+                let names: Names = self.live_parts(id, item)?.into_iter().map(|part| part.name.clone()).collect();
+                bad.into_iter()
+                    .for_each(|member| verified.bad.entry(member).or_default().extend(names.iter().cloned()));
+            }
         }
         Ok(verified)
     }
@@ -240,18 +267,22 @@ impl Engine {
         set: &Rc<ZoneSet>,
         contents: &mut Contents,
         report: &mut ScrubReport,
+        unlisted: &mut Unlisted,
     ) -> Result<()> {
+        unlisted.append(&mut contents.unlisted);
         let verified = self.verify_contents(id, set, contents, true).await?;
-        self.add_to(report, id, &verified);
-        Ok(())
+        self.add_to(report, id, &verified)
     }
 
-    fn add_to(&self, report: &mut ScrubReport, id: SetId, verified: &Verified) {
+    fn add_to(&self, report: &mut ScrubReport, id: SetId, verified: &Verified) -> Result<()> {
         report.done += 1;
         report.bytes += verified.bytes;
         report.lost.extend(verified.lost.iter().cloned());
-        let name = |member: &Member| format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
-        report.damaged.extend(verified.bad.iter().map(name));
+        for (member, names) in &verified.bad {
+            let place = format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
+            report.damaged.push(Finding::at(place, self.touched(names.iter())?));
+        }
+        Ok(())
     }
 
     /// The items of a set that is being written to, as far as they are in the index, and a pin of it.
@@ -279,21 +310,25 @@ impl Engine {
         join_all(checks).await.into_iter().map(|found| matches!(found, Ok(Some(())))).collect()
     }
 
-    /// The objects that lose something with an item.
-    fn what_lives_in(&self, id: SetId, item: &DigestItem) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        if let ItemBody::Segment(marker) = &item.body {
-            for part in &marker.parts {
-                if self.live_place(id, marker.stamp, part)?.is_some() {
-                    let name = self.named(&part.name)?;
-                    names.push(format!(
-                        "{name}: {} bytes from {} ({id}, block {})",
-                        part.length, part.offset, item.block
-                    ));
-                }
+    /// The losses of objects that lose something with an item.
+    fn what_lives_in(&self, id: SetId, item: &DigestItem) -> Result<Vec<Finding>> {
+        let lost = |part: &Part| {
+            let what = format!("{} bytes from byte {} on ({id}, block {})", part.length, part.offset, item.block);
+            Ok(Finding::of(self.named(&part.name)?, what))
+        };
+        self.live_parts(id, item)?.into_iter().map(lost).collect()
+    }
+
+    /// Parts of objects in an item that the index has there.
+    fn live_parts<'a>(&self, id: SetId, item: &'a DigestItem) -> Result<Vec<&'a Part>> {
+        let ItemBody::Segment(marker) = &item.body else { return Ok(Vec::new()) };
+        let mut live = Vec::new();
+        for part in &marker.parts {
+            if self.live_place(id, marker.stamp, part)?.is_some() {
+                live.push(part);
             }
         }
-        Ok(names)
+        Ok(live)
     }
 
     /// Replaces damaged zones of a set; or empties the set, if they cannot be replaced. Returns the number of zones

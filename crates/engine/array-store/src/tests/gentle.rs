@@ -2,6 +2,7 @@
 
 use futures_util::future::join;
 use shingle_sim::{Random, seeds};
+use shingle_store_api::{Finding, NAMES_MAX};
 
 use super::cleaners::fresh_with;
 use super::*;
@@ -120,17 +121,62 @@ fn damage_is_found_beside_clients_too() {
         for quick in [true, false] {
             let report = store.check_gently(quick, |_| ()).await.unwrap();
             let name = String::from_utf8_lossy(&name);
-            assert!(report.lost.len() == 1 && report.lost[0].contains(&*name), "{report:?}");
+            assert!(report.lost.len() == 1 && report.lost[0].words.contains(&*name), "{report:?}");
         }
         store.0.index().unwrap().apply(&[Change::Move { key, from_stamp: place.stamp, place }]).unwrap();
 
+        let mut there = std::collections::BTreeSet::new();
+        let look = |name: &[u8], _, _, place: &crate::types::PartPlace| {
+            if place.set == id {
+                there.insert(crate::quoted(name));
+            }
+        };
+        store.0.index().unwrap().for_parts_behind(None, usize::MAX, look).unwrap();
+        let named = |finding: &Finding| finding.objects.first.iter().map(|name| name.words.clone()).collect::<Vec<_>>();
         let members = store.0.sets.get(id).unwrap().ordered_members(id);
         for (number, member) in members.iter().take(2).enumerate() {
             let flipped = FaultRule { trigger: Trigger::Zone(CommandKind::Read, member.zone), fault: Fault::BitFlip };
             devices[usize::from(member.drive.0)].set_faults(Faults::new([flipped]));
             let report = store.check_gently(false, |_| ()).await.unwrap();
             assert_eq!((report.repairable.len(), report.lost.is_empty()), (number + 1, number == 0), "{report:?}");
+            for finding in report.repairable.iter().filter(|_| number == 0) {
+                // A flipped bit may lie where nothing is.
+                let names = named(finding);
+                assert!(names.len() > there.len() / 2 && names.iter().all(|name| there.contains(name)), "{finding}");
+                assert!(!finding.objects.untold && finding.objects.more == 0 && names.is_sorted(), "{finding}");
+            }
+            assert!(report.lost.iter().all(|lost| there.contains(&named(lost)[0])), "{report:?}");
             assert!(store.check_gently(true, |_| ()).await.unwrap().clean(), "bytes are not read by a quick one");
+        }
+    });
+}
+
+/// A set whose own list of contents is gone: the objects are those that the index has there, and others may be lost with them.
+#[test]
+fn objects_of_a_set_that_tells_nothing_are_named_by_the_index() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        let mut there = std::collections::BTreeSet::new();
+        let look = |name: &[u8], _, _, place: &crate::types::PartPlace| {
+            if place.set == id {
+                there.insert(crate::quoted(name));
+            }
+        };
+        store.0.index().unwrap().for_parts_behind(None, usize::MAX, look).unwrap();
+        for member in store.0.sets.get(id).unwrap().ordered_members(id) {
+            let unread = FaultRule { trigger: Trigger::Zone(CommandKind::Read, member.zone), fault: Fault::ReadError };
+            devices[usize::from(member.drive.0)].set_faults(Faults::new([unread]));
+        }
+        let only_look = ScrubOptions { read_only: true, ..ScrubOptions::default() };
+        let scrubbed = store.scrub(only_look, |_| ()).await.unwrap().lost;
+        let quick = store.check_gently(true, |_| ()).await.unwrap().lost;
+        let full = store.check_gently(false, |_| ()).await.unwrap().lost;
+        for lost in [scrubbed, quick, full] {
+            let of_set: Vec<_> = lost.iter().filter(|lost| lost.words.starts_with(&format!("{id}: "))).collect();
+            let [set] = of_set[..] else { panic!("{lost:?}") };
+            let first: Vec<_> = set.objects.first.iter().map(|name| name.words.clone()).collect();
+            assert_eq!(first, there.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>(), "{set}");
+            assert!(set.objects.untold && set.words.ends_with("others that cannot be named"), "{set}");
         }
     });
 }

@@ -9,6 +9,7 @@
 mod dump;
 mod hurt;
 mod named;
+mod problems;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,7 @@ use crate::records::{Item, Location, ObjectRecord, PartRecord};
 use crate::scan::{Next, Scanned, Scanner};
 use crate::wire::{Input, Malformed};
 use hurt::Hurt;
+use problems::Problems;
 
 pub use report::{CheckProgress, CheckReport, DAMAGE_MAX, Depth, ObjectName};
 
@@ -49,6 +51,7 @@ struct Check {
     /// Changes of each file when the check began.
     changes: BTreeMap<u64, u64>,
     hurt: Hurt,
+    problems: Problems,
     rests: Rests,
 }
 
@@ -92,13 +95,15 @@ impl Core {
             live: BTreeMap::new(),
             changes,
             hurt: Hurt::default(),
+            problems: Problems::default(),
             rests: Rests::new(&self.runtime, gently),
         };
         check.records().await?;
         check.manifests().await?;
         check.files(depth, progress).await?;
         check.name_damaged().await?;
-        Ok(check.report)
+        let (damage, damage_more) = check.problems.told();
+        Ok(CheckReport { damage, damage_more, ..check.report })
     }
 
     /// A space's records, a page at a time; none after the last.
@@ -116,14 +121,6 @@ impl Core {
 }
 
 impl Check {
-    fn damage(&mut self, what: String) {
-        if self.report.damage.len() < DAMAGE_MAX {
-            self.report.damage.push(what);
-        } else {
-            self.report.damage_more += 1;
-        }
-    }
-
     /// Notes a damaged object or upload, if there is room for its name.
     fn name(&mut self, name: ObjectName, list: impl Fn(&mut CheckReport) -> &mut BTreeSet<ObjectName>) {
         let names = list(&mut self.report);
@@ -177,8 +174,12 @@ impl Check {
                     match located(space, value) {
                         Ok(location) => self.location(space, key, location).await?,
                         Err(error) => {
-                            self.damaged_object(key);
-                            self.damage(format!("index: {}: {error}", readable(space, key)));
+                            let words = format!("index: {}: {error}", readable(space, key));
+                            let problem = match space {
+                                Space::Objects => self.problems.named(words),
+                                _ => self.problems.untold(words),
+                            };
+                            self.damaged_object(key, [problem]);
                         }
                     }
                 }
@@ -199,12 +200,22 @@ impl Check {
                 Some(_) => break wrong,
             }
         };
-        self.damage(format!("{} in file {}: {wrong}", readable(space, key), location.file));
+        let place = format!("{} in file {}: {wrong}", readable(space, key), location.file);
+        let problems = &mut self.problems;
         match space {
-            Space::Objects => self.damaged_object(key),
-            Space::Segments => keys::split_segment(key).into_iter().for_each(|(blob, _)| self.hurt.blob(blob)),
-            Space::Parts => self.hurt.place(location.file, location.ordinal, location.offset, location.end()),
-            _ => {}
+            Space::Objects => {
+                let problem = problems.named(place);
+                self.damaged_object(key, [problem]);
+            }
+            Space::Segments => {
+                let problem = problems.at(place);
+                keys::split_segment(key).into_iter().for_each(|(blob, _)| self.hurt.blob(blob, [problem]));
+            }
+            Space::Parts => {
+                let problem = problems.at(place);
+                self.hurt.place((location.file, location.ordinal), (location.offset, location.end()), problem);
+            }
+            _ => drop(problems.named(place)),
         }
         Ok(())
     }
@@ -253,8 +264,8 @@ impl Check {
                 if let Some(missing) = missing
                     && self.is_present(key, item.version).await?
                 {
-                    self.damage(format!("{}: {missing}", readable(Space::Objects, key)));
-                    self.damaged_object(key);
+                    let problem = self.problems.named(format!("{}: {missing}", readable(Space::Objects, key)));
+                    self.damaged_object(key, [problem]);
                 }
             }
         }
@@ -318,7 +329,8 @@ impl Check {
             if self.is_unchanged(number).await {
                 let live = self.core.files.borrow().get(number).map_or(counted, |file| file.record.live_bytes);
                 if counted != live {
-                    self.damage(format!("file {number}: the index counts {live} live bytes, its records {counted}"));
+                    let words = format!("file {number}: the index counts {live} live bytes, its records {counted}");
+                    self.problems.named(words);
                 }
             }
             if depth == Depth::Full && drive.is_some() {
@@ -328,7 +340,8 @@ impl Check {
                     && found != counted
                     && self.is_unchanged(number).await
                 {
-                    self.damage(format!("file {number}: records point to {counted} bytes, entries are {found}"));
+                    let words = format!("file {number}: records point to {counted} bytes, entries are {found}");
+                    self.problems.untold(words);
                 }
             }
             now.done += size;
@@ -350,7 +363,8 @@ impl Check {
             let size = match client.stat(name.id()).await {
                 Ok(stat) => stat.size,
                 Err(error) => {
-                    self.damage(format!("file {number}: chunk {ordinal}: {error}"));
+                    let problem = self.problems.at(format!("file {number}: chunk {ordinal}: {error}"));
+                    self.hurt.place((number, ordinal), (0, u64::MAX), problem);
                     continue;
                 }
             };
@@ -360,8 +374,9 @@ impl Check {
                 match scanner.next().await.map_err(from_chunk)? {
                     Next::End => break,
                     Next::Damage { from, to, why, .. } => {
-                        self.damage(format!("file {number}: chunk {ordinal}: bytes {from} to {to}: {why}"));
-                        self.hurt.place(number, ordinal, from, to);
+                        let place = format!("file {number}: chunk {ordinal}: bytes {from} to {to}: {why}");
+                        let problem = self.problems.at(place);
+                        self.hurt.place((number, ordinal), (from, to), problem);
                     }
                     Next::Entry(scanned) => {
                         let end = done + scanned.location.end();
@@ -386,8 +401,9 @@ impl Check {
         if let Err(error) = scanner.data(&location).await {
             let Location { file, ordinal, offset, .. } = location;
             let end = location.end();
-            self.damage(format!("file {file}: chunk {ordinal}: data of bytes {offset} to {end}: {error}"));
-            self.hurt.place(file, ordinal, offset, end);
+            let place = format!("file {file}: chunk {ordinal}: data of bytes {offset} to {end}: {error}");
+            let problem = self.problems.at(place);
+            self.hurt.place((file, ordinal), (offset, end), problem);
         }
         let judge = Command::Judge { version, body, location, collecting: false };
         let needed = self.core.submit(vec![judge]).await? == [Effect::Needed(true)];

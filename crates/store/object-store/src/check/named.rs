@@ -3,11 +3,12 @@
 //! Records say where an entry lies, and nothing says whose entry lies somewhere. So the records are read once more, and only
 //! where there is damage.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shingle_store_api::StoreResult;
+use shingle_store_api::{Named, StoreResult};
 
 use super::Check;
+use super::problems::Problem;
 use super::report::ObjectName;
 use crate::errors::from_record;
 use crate::format::Manifest;
@@ -24,9 +25,10 @@ impl Check {
         }
         self.each(Space::Segments, |check, key, value| {
             if let (Some((blob, _)), Ok(location)) = (keys::split_segment(key), Location::decode(value))
-                && check.hurt.hits(&location)
+                && let problems = check.hurt.at(&location)
+                && !problems.is_empty()
             {
-                check.hurt.blob(blob);
+                check.hurt.blob(blob, problems);
             }
         })
         .await?;
@@ -44,48 +46,58 @@ impl Check {
                 // One that cannot be decoded was named before.
                 let Ok(item) = Item::decode(value) else { continue };
                 let large = ObjectRecord::decode(&item.payload).is_ok_and(|record| record.large);
-                if self.hurt.hits(&item.location) || (large && self.has_damaged_blob(item.version).await?) {
-                    self.damaged_object(key);
+                let mut problems = self.hurt.at(&item.location);
+                if large {
+                    problems.append(&mut self.problems_of_blobs(item.version).await?);
+                }
+                if !problems.is_empty() {
+                    self.damaged_object(key, problems);
                 }
             }
         }
     }
 
-    async fn has_damaged_blob(&self, version: u64) -> StoreResult<bool> {
+    async fn problems_of_blobs(&self, version: u64) -> StoreResult<BTreeSet<Problem>> {
         if !self.hurt.has_blobs() {
-            return Ok(false);
+            return Ok(BTreeSet::new());
         }
         let version = keys::number(version);
         let bytes = self.core.read(move |index| index.get(Space::Manifests, &version)).await?;
         // One that was lost was named before; one that was there then went with its object.
-        let Some(bytes) = bytes else { return Ok(false) };
+        let Some(bytes) = bytes else { return Ok(BTreeSet::new()) };
         let manifest = Manifest::read(&mut Input::new(&bytes)).map_err(from_record)?;
-        Ok(manifest.blobs.iter().any(|blob| self.hurt.has_blob(blob.blob)))
+        Ok(manifest.blobs.iter().flat_map(|blob| self.hurt.of_blob(blob.blob)).collect())
     }
 
     async fn name_uploads(&mut self) -> StoreResult<()> {
-        let mut uploads = BTreeSet::new();
+        let mut uploads: BTreeMap<u64, BTreeSet<Problem>> = BTreeMap::new();
         self.each(Space::Parts, |check, key, value| {
             if let (Some((upload, _)), Ok(part)) = (keys::split_part(key), PartRecord::decode(value))
-                && (check.hurt.hits(&part.location) || check.hurt.has_blob(part.part.blob))
+                && let problems = &check.hurt.at(&part.location) | &check.hurt.of_blob(part.part.blob)
+                && !problems.is_empty()
             {
-                uploads.insert(upload);
+                uploads.entry(upload).or_default().extend(problems);
             }
         })
         .await?;
-        for upload in uploads {
+        for (upload, problems) in uploads {
             let number = keys::number(upload);
             let Some(bytes) = self.core.read(move |index| index.get(Space::Uploads, &number)).await? else { continue };
             let item = Item::decode(&bytes).map_err(from_record)?;
             let UploadRecord { bucket, key, .. } = UploadRecord::decode(&item.payload).map_err(from_record)?;
+            let of = Named::object(&bucket, &key);
+            let named = Named { words: format!("the upload in progress of {}", of.words), ..of };
+            problems.into_iter().for_each(|problem| self.problems.touch(problem, &named));
             self.name(ObjectName { bucket, key }, |report| &mut report.damaged_uploads);
         }
         Ok(())
     }
 
-    /// Notes that the object of an index's key is damaged.
-    pub(super) fn damaged_object(&mut self, key: &[u8]) {
+    /// Notes that the object of an index's key is touched by these problems.
+    pub(super) fn damaged_object(&mut self, key: &[u8], problems: impl IntoIterator<Item = Problem>) {
         if let Some((bucket, key)) = keys::split_object(key) {
+            let named = Named::object(bucket, key);
+            problems.into_iter().for_each(|problem| self.problems.touch(problem, &named));
             let name = ObjectName { bucket: bucket.to_owned(), key: key.to_owned() };
             self.name(name, |report| &mut report.damaged_objects);
         }

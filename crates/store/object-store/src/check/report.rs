@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use shingle_base::printable;
+use shingle_store_api::Finding;
 
 /// Depth of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Bytes read and verified, in a full check.
     pub bytes: u64,
-    /// Problems, each in a sentence that names the place: the first [`DAMAGE_MAX`].
-    pub damage: Vec<String>,
+    /// Problems, each in a sentence that names the place and the objects that are touched: the first [`DAMAGE_MAX`].
+    pub damage: Vec<Finding>,
     /// Number of further problems.
     pub damage_more: u64,
     /// The objects of which something is damaged: at most [`DAMAGE_MAX`].

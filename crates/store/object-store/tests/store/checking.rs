@@ -47,7 +47,7 @@ fn what_clients_and_gc_change_during_a_check_is_no_damage() {
         read += Sim::new(seed).run(move |runtime| async move {
             let reports = checks_beside_clients(&runtime, &world, seed, 150).await;
             for report in &reports {
-                assert_eq!(report.damage, Vec::<String>::new(), "seed {seed}");
+                assert_eq!(report.damage, Vec::new(), "seed {seed}");
                 assert!(report.damaged_objects.is_empty() && report.damaged_uploads.is_empty(), "seed {seed}");
             }
             reports.iter().map(|report| report.entries).sum::<u64>()

@@ -12,6 +12,6 @@ shingle_store_testing::contract_tests!(|case: Case| {
     let world = World::new(1, 2, 16 << 20, 40 << 10);
     with_store(&world, move |store, _| async move {
         case(Arc::new(store.clone())).await;
-        assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+        assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new());
     });
 });

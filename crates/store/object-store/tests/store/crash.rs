@@ -102,7 +102,7 @@ async fn verify(store: &ObjectStoreClient, clients: &mut [Client], what: &str) {
         client.verify(store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
     }
     let report = store.check(Depth::Full).await.unwrap();
-    assert_eq!(report.damage, Vec::<String>::new(), "{what}");
+    assert_eq!(report.damage, Vec::new(), "{what}");
 }
 
 /// API-1, API-2, OS-OBJ-1, OS-OBJ-2, OS-REC-1, OS-ENG-2: an acknowledged change is on the drives and in the index; all others are whole or absent.

@@ -98,7 +98,7 @@ fn while_the_index_is_full_reads_go_on_and_writing_resumes_by_itself() {
                         Err(error) => assert!(refused.is_some(), "seed {seed}: k{number} was acknowledged: {error}"),
                     }
                 }
-                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "seed {seed}");
             });
             assert_eq!(report.index == IndexOrigin::Kept, !index_lost, "seed {seed}: {report:?}");
             world.index.clear().unwrap();

@@ -99,7 +99,7 @@ fn two_collectors_never_take_one_file_and_nothing_deleted_comes_back() {
             for client in &mut clients.take() {
                 client.verify(&store).await.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
             }
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "seed {seed}");
         });
     }
     assert!(collected > 100, "GC has collected only {collected} files");
@@ -134,7 +134,7 @@ fn collectors_do_not_share_a_file() {
             }
             assert_eq!(most, 2, "seed {seed}: files of collectors");
             assert_eq!(world.drives[0].open_chunks(Stream::Gc), 0, "seed {seed}: files that nobody goes on with");
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "seed {seed}");
         });
     }
 }

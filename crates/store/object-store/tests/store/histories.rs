@@ -55,7 +55,7 @@ async fn verify(store: &shingle_object_store::ObjectStoreClient, clients: &Rc<Re
     }
     clients.replace(all);
     let report = store.check(depth).await.unwrap();
-    assert_eq!(report.damage, Vec::<String>::new());
+    assert_eq!(report.damage, Vec::new());
 }
 
 fn history(seed: u64, faults: Faults) {

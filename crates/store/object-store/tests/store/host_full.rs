@@ -81,7 +81,7 @@ fn while_all_hosts_are_full_puts_are_refused_and_gets_served_and_then_all_goes_o
             let devices: Vec<SimDevice> = image.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
             let (engine, store, report) = open(&rt, &devices, index, object_options(false)).await;
             assert_eq!(report.damage, Vec::new(), "seed {seed}");
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "seed {seed}");
             for number in known {
                 let found = get(&store, BUCKET, &number.to_string()).await.unwrap();
                 assert!(found == bytes_of(number, SIZE), "seed {seed}: {number}");

@@ -152,7 +152,7 @@ fn while_a_drive_hangs_the_others_take_all_writes() {
             let (engine, store, report) = open(&rt, &devices, index, object_options(false)).await;
             assert_eq!(report.damage, Vec::new(), "seed {seed}");
             holds(&store, &known, &format!("seed {seed}, opened again")).await;
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "seed {seed}");
             engine.close().await;
         });
     }

@@ -159,7 +159,7 @@ fn a_part_that_is_replaced_while_its_upload_completes_does_not_hurt_the_object()
                 assert_eq!(get(&store, BUCKET, "key").await.unwrap(), bytes_of(1, 6000), "seed {seed}");
             }
             let check = store.check(shingle_object_store::Depth::Full).await.unwrap();
-            assert_eq!(check.damage, Vec::<String>::new(), "seed {seed}");
+            assert_eq!(check.damage, Vec::new(), "seed {seed}");
             let live = store.stats().await.unwrap().live_bytes;
             assert!(live < if completed.is_ok() { 7000 } else { 300 }, "seed {seed}: {live} bytes are live");
         });
@@ -239,6 +239,8 @@ fn unreadable_bytes_give_an_error_and_leave_other_objects_alone() {
         assert_eq!(check.damage.len(), 1, "{:?}", check.damage);
         let named: Vec<String> = check.damaged_objects.iter().map(ToString::to_string).collect();
         assert_eq!(named, ["bucket/b"]);
+        assert_eq!(check.damage[0].objects.first, [shingle_store_api::Named::object(BUCKET, "b")]);
+        assert!(check.damage[0].words.ends_with("; it touches `bucket/b`"), "{:?}", check.damage);
         // GC takes what it can read, and keeps the file for what it cannot.
         put(&store, BUCKET, "c", &bytes_of(4, 3000), commit("c")).await.unwrap();
         store.collect_garbage().await.unwrap();
@@ -346,8 +348,13 @@ fn a_check_names_what_damage_is_of() {
             "{:?}",
             check.damage
         );
+        let ends = |number: usize, words: &str, damage: &[shingle_store_api::Finding]| {
+            assert!(damage.len() == number + 1 && damage[number].words.ends_with(words), "{damage:?}");
+        };
+        ends(0, "; it touches `bucket/large\\u{1b}[2J`", &check.damage);
         world.drives[0].corrupt(chunk, 45_000, 45_001);
         let check = store.check(depth).await.unwrap();
+        ends(1, "; it touches the upload in progress of `bucket/upload`", &check.damage);
         assert_eq!(
             (check.damaged_objects.len(), names(&check.damaged_uploads)),
             (1, vec!["bucket/upload".to_owned()]),

@@ -173,7 +173,7 @@ async fn find_behind(store: &ObjectStoreClient, what: &str) {
     find(store, 50, 10).await;
     let listed = store.list(BUCKET, shingle_store_api::ListRequest { limit: 100, ..Default::default() }).await.unwrap();
     assert_eq!(listed.objects.len(), 27, "{what}");
-    assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "{what}");
+    assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "{what}");
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn a_put_begins_without_the_owner_only_where_it_may() {
         store.delete_bucket(BUCKET).await.unwrap();
         assert_eq!(at_once(BUCKET, "key").await.1.err(), Some(StoreErrorKind::NoSuchBucket));
         assert_eq!(late.commit(commit("late")).await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
-        assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+        assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new());
         store.create_bucket(BUCKET).await.unwrap();
         engine.close().await;
         assert_eq!(at_once(BUCKET, "key").await.1.err(), Some(StoreErrorKind::Unavailable));

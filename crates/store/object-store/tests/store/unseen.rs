@@ -137,7 +137,7 @@ fn what_one_opening_cannot_see_is_there_when_the_next_can() {
             assert_eq!(get(&store, BUCKET, "large").await.unwrap(), bytes_of(5, 30_000));
             find(&store, 0, 8).await;
             find(&store, 100, 20).await;
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new());
         });
         assert!(!report.incomplete, "{report:?}");
     }
@@ -186,7 +186,7 @@ fn what_a_drive_took_along_is_whole_when_it_comes_back() {
                     store.complete_upload(BUCKET, &upload.key, upload.id, parts, commit("w-1")).await.unwrap();
                     assert_eq!(get(&store, BUCKET, &upload.key).await.unwrap(), bytes_of(number, 9000));
                 }
-                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new());
             });
         }
     }

@@ -73,7 +73,7 @@ fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
                 assert_eq!(get(&store, BUCKET, "whole").await.unwrap(), bytes_of(5, 9000), "again {again}");
                 store.collect_garbage().await.unwrap();
                 assert_eq!(get(&store, BUCKET, "whole").await.unwrap(), bytes_of(5, 9000), "again {again}");
-                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new());
+                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new());
             });
             world.index.clear().unwrap();
         }
@@ -118,7 +118,7 @@ fn appends_that_all_fail_are_not_taken_for_landed() {
             refused
         });
         with_store(&world, move |store, _| async move {
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "seed {seed}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "seed {seed}");
             for number in acknowledged.take() {
                 let found = get(&store, BUCKET, &format!("n{number}")).await;
                 assert_eq!(found.unwrap(), bytes_of(number, 300), "seed {seed}: n{number} was acknowledged");
@@ -155,7 +155,7 @@ fn what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name() {
             let listed = store.list("again", all).await.unwrap();
             assert_eq!(listed.objects.len(), usize::from(case == 0), "{what}");
             assert!(store.list_uploads("again", "", None, 10).await.unwrap().uploads.is_empty(), "{what}");
-            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::<String>::new(), "{what}");
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "{what}");
         };
         for life in 0..3 {
             if index_lost || life > 1 {

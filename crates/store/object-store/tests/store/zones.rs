@@ -166,7 +166,7 @@ fn recover(seed: u64, what: &str, left: Left, random: &mut Random) -> Left {
         }
         store.collect_garbage().await.unwrap();
         let check = store.check(Depth::Full).await.unwrap();
-        assert_eq!(check.damage, Vec::<String>::new(), "{what}");
+        assert_eq!(check.damage, Vec::new(), "{what}");
         for client in &mut clients {
             client.verify(&store).await.unwrap_or_else(|failure| panic!("{what}, after GC: {failure}"));
         }
