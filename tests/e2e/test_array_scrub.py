@@ -67,6 +67,7 @@ def test_damage_is_found_mended_and_counted(shelves):  # noqa: F811
 
 
 def test_a_restart_goes_on_where_it_was(shelves):  # noqa: F811
+    """SV-SCRUB-1."""
     shelf = shelves()
     filled(shelf)
     # Some sets now, the others much later.

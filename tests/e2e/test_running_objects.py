@@ -66,6 +66,7 @@ def test_objects_are_stored_read_and_deleted_beside_s3_clients(shelf, tmp_path):
 
 
 def test_changes_that_commands_make_stand_in_the_access_log(shelves, tmp_path):  # noqa: F811
+    """SV-ALOG-2."""
     shelf = shelves()
     shelf.config.write_text('access_log = "access.jsonl"\n' + shelf.config.read_text())
     s3 = shelf.server.start().s3()

@@ -6,7 +6,6 @@
 //! - API-1: when a call that changes something returns `Ok`, the change survives a power cut.
 //! - API-2: a change that was not acknowledged is afterwards wholly there or wholly absent.
 //! - API-3: bytes that a reader yields were verified against their checksums first.
-//! - API-4: a finding of a check has a bounded number of names, and says how many more there are: `finding.rs`.
 
 mod error;
 mod finding;
