@@ -121,6 +121,9 @@ def test_a_report_of_damage_names_bucket_and_key(shelves):  # noqa: F811
     assert beside["findings"] == told["findings"]
     counted = lambda: figures(shelf.server.admin)['shingle_engine_damaged_objects{engine="shelf"}']
     assert counted() == 1
+    failed = shingle("object", "get", "bucket/5", "-o", "/dev/null", *where)
+    assert failed.returncode == 1 and "2 fragments of the segment" in failed.stderr, failed.stderr
+    assert failed.stderr.count("fails its checksum") == 2, "each fragment once: " + failed.stderr
     s3.delete_object(Bucket="bucket", Key="5")
     assert counted() == 0
     shelf.server.stop()

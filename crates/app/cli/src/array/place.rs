@@ -331,7 +331,11 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
             ..Options::default()
         };
         let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
-        report.missing_drives.iter().for_each(|drive| note!("shingle: the array does without {drive}"));
+        // Those that are missing now were named before.
+        let absent = seen.absent().filter(|_| read_only).map_or(Vec::new(), |absent| absent.names);
+        let is_new = |drive: &&String| !absent.iter().any(|name| drive.contains(name.as_str()));
+        let out = report.missing_drives.iter().filter(is_new);
+        out.for_each(|drive| note!("shingle: the array does without {drive}"));
         report.buffer.iter().for_each(|file| note!("shingle: {file}"));
         report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));
         let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen, names });

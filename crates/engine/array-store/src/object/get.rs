@@ -1,5 +1,6 @@
 //! Reading an object: its newest complete version, streamed. (SMORE, section III-F.2.)
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -133,11 +134,16 @@ impl Engine {
     pub(crate) fn unreadable(&self, place: &PartPlace, faults: &[Fault]) -> Error {
         let there = faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()).count();
         let kind = if there > self.code.parity() { ErrorKind::Corrupt } else { ErrorKind::Device };
-        let whys = faults.iter().map(|fault| format!("{}: {}", self.drives.name(fault.drive), fault.why));
+        // One that fails its reader, and then whoever computes another from it, is told once.
+        let mut each: BTreeMap<usize, &Fault> = BTreeMap::new();
+        for fault in faults {
+            each.entry(fault.fragment).or_insert(fault);
+        }
+        let whys = each.values().map(|fault| format!("{}: {}", self.drives.name(fault.drive), fault.why));
         let whys: Vec<String> = whys.collect();
         let message = format!(
             "{} fragments of the segment at block {} of {} failed, and parity makes up for {}: {}",
-            faults.len(),
+            each.len(),
             place.block,
             place.set,
             self.code.parity(),
