@@ -1,6 +1,7 @@
 """One server for all tests that do not need to kill it, and one binary for all."""
 
 import os
+import signal
 import sys
 import tempfile
 
@@ -16,6 +17,8 @@ _shared = {}
 
 def pytest_configure(config):
     """Starts the server that the tests of the S3 operations find in the environment, unless one is named there."""
+    # A shell that starts the tests in the background has them ignore SIGINT. The commands that they start would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("SHINGLE_ENDPOINT") or config.option.collectonly:
         return
     if not BINARY.exists():

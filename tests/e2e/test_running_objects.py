@@ -124,7 +124,7 @@ def test_of_a_put_that_breaks_off_nothing_is_left(shelf):
         put.stdin.flush()
         time.sleep(0.5)
         put.send_signal(ending)
-        put.wait()
+        put.wait(timeout=30)
         assert s3.get_object(Bucket="plain", Key="x")["Body"].read() == b"old"
     put = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     put.stdin.write(content("new", 10 * MIB))
