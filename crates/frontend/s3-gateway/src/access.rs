@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -44,21 +44,9 @@ impl Draft {
         let mut path = request.uri().path().to_owned();
         path.truncate(PATH_BYTES_MAX);
         let access = Access {
-            time,
-            id,
-            peer: Peer::Address(peer),
             key_id: key_id(request),
-            method: request.method().clone(),
-            operation: None,
-            bucket: None,
-            key: None,
             path: Some(path),
-            status: 0,
-            error: None,
-            received_bytes: 0,
-            sent_bytes: 0,
-            whole: false,
-            took: Duration::ZERO,
+            ..Access::begun(time, id, Peer::Address(peer), request.method().clone())
         };
         Self { log, began, fate, access }
     }

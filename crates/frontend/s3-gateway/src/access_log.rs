@@ -89,3 +89,26 @@ pub struct Access {
     /// Time from the request's head to the answer's end.
     pub took: Duration,
 }
+
+impl Access {
+    /// A request that has just begun: nothing is known but its origin.
+    pub fn begun(time: SystemTime, id: String, peer: Peer, method: Method) -> Self {
+        Self {
+            time,
+            id,
+            peer,
+            key_id: None,
+            method,
+            operation: None,
+            bucket: None,
+            key: None,
+            path: None,
+            status: 0,
+            error: None,
+            received_bytes: 0,
+            sent_bytes: 0,
+            whole: false,
+            took: Duration::ZERO,
+        }
+    }
+}

@@ -333,9 +333,8 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
         let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
         // Those that are missing now were named before.
         let absent = seen.absent().filter(|_| read_only).map_or(Vec::new(), |absent| absent.names);
-        let is_new = |drive: &&String| !absent.iter().any(|name| drive.contains(name.as_str()));
-        let out = report.missing_drives.iter().filter(is_new);
-        out.for_each(|drive| note!("shingle: the array does without {drive}"));
+        let new = report.missing_drives.iter().filter(|drive| !is_named(drive, &absent));
+        new.for_each(|drive| note!("shingle: the array does without {drive}"));
         report.buffer.iter().for_each(|file| note!("shingle: {file}"));
         report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));
         let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen, names });
@@ -392,4 +391,21 @@ pub(crate) fn look(place: &ArrayArgs) -> Outcome<(Inspection, Vec<String>)> {
         }
         Ok((inspect(&patient(&rt, &drives)).await?, away))
     })?
+}
+
+/// True if a drive in an opening's words, with its number and name, is one of those `names`.
+fn is_named(drive: &str, names: &[String]) -> bool {
+    names.iter().any(|name| drive.ends_with(&format!(" ({name})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_is_not_taken_for_one_whose_name_it_begins_with() {
+        let names = ["/dev/disk/by-id/x1".to_owned()];
+        assert!(is_named("drive 3 (/dev/disk/by-id/x1)", &names));
+        assert!(!is_named("drive 4 (/dev/disk/by-id/x10)", &names));
+    }
 }

@@ -231,26 +231,14 @@ fn add_line(text: &mut Vec<u8>, access: &Access, lines_lost: u64) {
 
 #[cfg(test)]
 mod tests {
+    use shingle_s3_gateway::Peer;
+
     use super::*;
 
     fn access(id: usize) -> Access {
-        Access {
-            time: SystemTime::UNIX_EPOCH,
-            id: id.to_string(),
-            peer: shingle_s3_gateway::Peer::Address([127, 0, 0, 1].into()),
-            key_id: None,
-            method: hyper::Method::GET,
-            operation: None,
-            bucket: None,
-            key: None,
-            path: None,
-            status: 200,
-            error: None,
-            received_bytes: 0,
-            sent_bytes: 0,
-            whole: true,
-            took: Duration::ZERO,
-        }
+        let peer = Peer::Address([127, 0, 0, 1].into());
+        let begun = Access::begun(SystemTime::UNIX_EPOCH, id.to_string(), peer, hyper::Method::GET);
+        Access { status: 200, whole: true, ..begun }
     }
 
     /// SV-ALOG-1: the file is renamed while lines come, as logrotate does it.

@@ -6,7 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use hyper::Method;
 use shingle_s3_gateway::{Access, AccessLog, Peer, told_of};
@@ -21,25 +21,20 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    pub(super) fn begin(notes: Option<AccessNotes>, peer: Peer, operation: &str, bucket: &str, key: &str) -> Self {
+    /// `operation` is one of S3, and `method` its method.
+    pub(super) fn begin(
+        notes: Option<AccessNotes>,
+        peer: Peer,
+        (method, operation): (Method, &str),
+        (bucket, key): (&str, &str),
+    ) -> Self {
+        // The status stays 0 if the command goes away.
         let line = notes.map(|AccessNotes { log, ids }| {
             let access = Access {
-                time: SystemTime::now(),
-                id: ids.fresh(),
-                peer,
-                key_id: None,
-                method: if operation == "PutObject" { Method::PUT } else { Method::DELETE },
                 operation: Some(operation.to_owned()),
                 bucket: Some(bucket.to_owned()),
                 key: Some(key.to_owned()),
-                path: None,
-                // It stays so if the command goes away.
-                status: 0,
-                error: None,
-                received_bytes: 0,
-                sent_bytes: 0,
-                whole: false,
-                took: Duration::ZERO,
+                ..Access::begun(SystemTime::now(), ids.fresh(), peer, method)
             };
             (log, access)
         });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper::{Request, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use shingle_base::printable;
 use shingle_runtime::memory::Memory;
@@ -166,7 +166,7 @@ impl Talk {
         Ok(match call {
             Call::Head { bucket, key } => self.peer.during(store.head(&bucket, &key)).await?.map(Reply::Object),
             Call::Delete { bucket, key } => {
-                let noted = self.noted("DeleteObject", &bucket, &key);
+                let noted = self.noted((Method::DELETE, "DeleteObject"), &bucket, &key);
                 let deleted = self.peer.during(store.delete(&bucket, &key)).await?;
                 noted.end(&deleted);
                 deleted.map(|found| {
@@ -180,7 +180,7 @@ impl Talk {
                 Reply::Object(info)
             }),
             Call::Put { bucket, key, size } => {
-                let noted = self.noted("PutObject", &bucket, &key);
+                let noted = self.noted((Method::PUT, "PutObject"), &bucket, &key);
                 match self.peer.during(store.begin_put(&bucket, &key)).await? {
                     Ok(mut writer) => {
                         size.into_iter().for_each(|size| writer.expect(size));
@@ -207,8 +207,8 @@ impl Talk {
         })
     }
 
-    fn noted(&self, operation: &str, bucket: &str, key: &str) -> Noted {
-        Noted::begin(self.access.clone(), self.caller, operation, bucket, key)
+    fn noted(&self, operation: (Method, &str), bucket: &str, key: &str) -> Noted {
+        Noted::begin(self.access.clone(), self.caller, operation, (bucket, key))
     }
 
     async fn piece(&mut self, length: u64) -> Result<std::result::Result<Reply, StoreError>> {
