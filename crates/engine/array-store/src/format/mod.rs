@@ -22,7 +22,7 @@ pub(crate) use trailer::{Trailer, frame_trailer};
 use shingle_record::RecordType;
 
 /// The format's version; a superblock says it, and an array of a version that is not read is refused.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 
 /// The oldest version that is read: its arrays are of this one from their first superblock on.
 pub(crate) const VERSION_MIN: u32 = 3;
@@ -38,6 +38,9 @@ const VERSION_CHANGES: u32 = 7;
 
 /// From this version on superblocks say how many drives those behind them are on at least.
 const VERSION_COPIES: u32 = 8;
+
+/// From this version on superblocks say what openings lost.
+const VERSION_LOSS: u32 = 9;
 
 /// The head of a zone in a set.
 pub(crate) const SET_HEAD: RecordType = RecordType(0x0300);

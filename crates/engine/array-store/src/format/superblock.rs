@@ -8,7 +8,7 @@ use shingle_erasure::Code;
 
 use super::bytes::{put_short, short};
 use super::marker::Member;
-use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_COPIES, VERSION_MIN};
+use super::{VERSION, VERSION_BUFFER, VERSION_CHANGES, VERSION_COPIES, VERSION_LOSS, VERSION_MIN};
 use crate::types::{DriveId, SetId, SetState};
 
 /// The array's view of a drive.
@@ -97,6 +97,8 @@ pub(crate) struct Superblock {
     pub(crate) buffer: BufferName,
     /// Every superblock behind it is on so many drives at least; 0: a version before 8 wrote it. (AS-SB-1)
     pub(crate) copies: u8,
+    /// Of versions below it some may be missing that nobody deleted; 0: none. (AS-LOSS-1)
+    pub(crate) lost_before: u64,
     pub(crate) snapshot: Vec<SnapshotPiece>,
     pub(crate) drives: Vec<DriveEntry>,
     /// By number; a number may be unused. Not in a record as such: see [`Update`].
@@ -153,6 +155,7 @@ impl Superblock {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.push(self.copies);
+        out.extend_from_slice(&self.lost_before.to_le_bytes());
         out.extend_from_slice(&(self.snapshot.len() as u32).to_le_bytes());
         for piece in &self.snapshot {
             out.extend_from_slice(&piece.set.0.to_le_bytes());
@@ -201,6 +204,7 @@ impl Superblock {
         let (tombstone_floor, opened, id) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { fields.u64()? } else { 0 } };
         let copies = if version >= VERSION_COPIES { fields.u8()? } else { 0 };
+        let lost_before = if version >= VERSION_LOSS { fields.u64()? } else { 0 };
         let snapshot = (0..list(fields, 20)?)
             .map(|_| {
                 let (set, block) = (SetId(fields.u32()?), fields.u32()?);
@@ -220,6 +224,7 @@ impl Superblock {
             opened,
             buffer,
             copies,
+            lost_before,
             snapshot,
             drives,
             sets: Vec::new(),

@@ -56,6 +56,7 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
         opened: 0,
         buffer: BufferName::default(),
         copies: copies(options.code, drives.len(), 0),
+        lost_before: 0,
         snapshot: Vec::new(),
         drives: table.entries(),
         sets: form_sets(&free, width).into_iter().map(set).collect(),

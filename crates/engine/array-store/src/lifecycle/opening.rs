@@ -122,7 +122,7 @@ impl ArrayStore {
             }
             if !report.damage.is_empty() {
                 // Not to be remembered, and true all the same. (AS-LOSS-1)
-                engine.lifecycle.lost_before.set(Some(engine.stamps.version()));
+                engine.superblock.lost_before.set(engine.stamps.next());
             }
             return Ok((Self(engine), report));
         }
@@ -133,6 +133,9 @@ impl ArrayStore {
         report.damage.extend(damage);
         report.objects = engine.objects()?;
         engine.superblock.opened.set(engine.stamps.next());
+        if !report.damage.is_empty() {
+            engine.superblock.lost_before.set(engine.superblock.opened.get());
+        }
         // Of two openings neither of which saw the other's superblock, the later one's counts.
         engine.superblock.generation.set(engine.superblock.generation.get().max(engine.superblock.opened.get()));
         if !ordered {
@@ -156,9 +159,6 @@ impl ArrayStore {
             engine.leave_gaps().await;
         }
         engine.replenish().await?;
-        if !report.damage.is_empty() {
-            engine.remember_loss().await?;
-        }
         engine.lifecycle.serving.set(true);
         if background {
             (0..engine.cleaners.most()).for_each(|others| rt.spawn_detached(engine.clone().keep_sets_free(others)));

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
-use crate::types::Version;
 
 /// Counts tasks that have to end before the index is closed. (AS-CLOSE-2)
 #[derive(Clone, Default)]
@@ -57,8 +56,6 @@ pub(crate) struct Lifecycle {
     pub(crate) busy: Busy,
     /// Generation of the clean close that left this index.
     pub(crate) opened_clean: Cell<Option<u64>>,
-    /// When this opening lost something. (AS-LOSS-1)
-    pub(crate) lost_before: Cell<Option<Version>>,
 }
 
 impl Lifecycle {

@@ -1,6 +1,7 @@
 //! Names that an array keeps for itself.
 
-/// No caller's name begins with a zero byte.
+/// Name of the object that an array of a version before 9 has where an opening lost something. (AS-LOSS-1) No caller's
+/// name begins with a zero byte.
 pub(crate) const LOSS_NAME: &[u8] = b"\0lost";
 
 /// True for a name of the array's own.

@@ -19,6 +19,8 @@ pub(crate) struct Ledger {
     pub(crate) generation: Cell<u64>,
     /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
     pub(crate) opened: Cell<u64>,
+    /// Of versions below it some may be missing that nobody deleted; 0: none. (AS-LOSS-1)
+    pub(crate) lost_before: Cell<u64>,
     /// Number of drives that the last superblock went to. (AS-SB-1)
     copies: Cell<u8>,
     /// Members replaced since the array was opened.
@@ -44,6 +46,7 @@ impl Ledger {
             turn: Mutex::new(()),
             generation: Cell::new(newest.generation),
             opened: Cell::new(newest.opened),
+            lost_before: Cell::new(newest.lost_before),
             copies: Cell::new(newest.copies),
             replaced: Cell::new(0),
             saved: Cell::new(0),

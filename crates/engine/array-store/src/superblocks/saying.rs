@@ -142,6 +142,7 @@ impl Source for Saying<'_> {
             opened: engine.superblock.opened.get(),
             buffer: self.buffer.get(),
             copies: self.copies(),
+            lost_before: engine.superblock.lost_before.get(),
             snapshot: snapshot.pieces,
             drives,
             sets: Vec::new(),

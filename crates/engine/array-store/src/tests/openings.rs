@@ -6,6 +6,8 @@ use shingle_sim::seeds;
 
 use super::*;
 use crate::append::open_set::Stream;
+use crate::object::own_names::LOSS_NAME;
+use crate::types::Part;
 
 /// Takes the last item away from all drives but the first; `before` is what they held without it.
 fn torn_to_one_drive(images: &[MemoryDevice], before: &[MemoryDevice]) {
@@ -204,5 +206,25 @@ fn copies_stay_while_a_drive_of_the_original_is_away() {
         let (_, store, report) = open(&rt, &there).await;
         assert_eq!(report.missing_drives.len(), 1);
         assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+    });
+}
+
+/// AS-LOSS-1: versions before 9 wrote an object where an opening lost something.
+#[test]
+fn a_loss_that_an_older_version_wrote_down_is_known_until_it_is_settled() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        let engine = &store.0;
+        store.put("o", bytes(1, 3000), Bytes::new()).await.unwrap();
+        let (name, version) = (Bytes::from_static(LOSS_NAME), engine.stamps.version());
+        let completion = Some(Completion { size: 0, attributes: Bytes::new() });
+        let part = Part { name, version, offset: 0, at: 0, length: 0, completion };
+        let item = Item::Shared { parts: vec![part], data: Bytes::new(), together: false };
+        engine.append_user(&item).await.unwrap();
+        let (devices, store, report) = open(&rt, &crash(&devices)).await;
+        assert_eq!((store.lost_before().unwrap(), report.objects), (Some(version), 1));
+        store.settle_loss().await.unwrap();
+        let (_, store, report) = open(&rt, &crash(&devices)).await;
+        assert_eq!((store.lost_before().unwrap(), report.objects), (None, 1));
     });
 }

@@ -27,15 +27,15 @@ fn a_drive_that_is_away_while_a_set_is_reset_is_given_up_where_it_could_be_belie
     }
 }
 
-/// A superblock as an older version has it: without the generation of the buffer, and with all sets in order.
+/// A superblock as an older version has it: without its later fields, and with all sets in order.
 fn payload_of_version(version: u32, payload: &[u8]) -> Vec<u8> {
     let Update { superblock, base, changes } = Update::decode(payload).unwrap().unwrap();
     assert_eq!(base, None, "a superblock with all sets");
     let mut old = superblock.encode(None, &[]);
     // The base that there is none of, and the number of changes.
     old.truncate(old.len() - 28);
-    // Number of copies, and the generation of the buffer.
-    old.drain(67..76);
+    // The generation of the buffer, the number of copies, and what was lost.
+    old.drain(67..84);
     let sets: Vec<_> = changes.into_iter().map(|(_, set)| set).collect();
     // The list of a piece, without its version and the number of the first set.
     old.extend_from_slice(&encode_piece(SetId(0), &sets, superblock.code.width())[8..]);

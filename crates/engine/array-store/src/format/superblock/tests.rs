@@ -24,6 +24,7 @@ fn superblock(generation: u64, drives: u8) -> Superblock {
         opened: 0,
         buffer: BufferName { id: 11, generation: 12 },
         copies: 5,
+        lost_before: 6,
         snapshot: Vec::new(),
         drives: (0..drives).map(drive).collect(),
         sets: Vec::new(),
@@ -48,6 +49,9 @@ fn versions_before_are_read_and_others_are_refused() {
     let of_version = |version: u32| {
         let mut bytes = Vec::new();
         superblock(3, 3).encode_fields(&mut bytes);
+        if version < VERSION_LOSS {
+            assert_eq!(bytes.drain(76..84).collect::<Vec<_>>(), 6_u64.to_le_bytes());
+        }
         if version < VERSION_COPIES {
             assert_eq!(bytes.remove(75), 5);
         }
@@ -72,7 +76,8 @@ fn versions_before_are_read_and_others_are_refused() {
         assembly.update(update).unwrap();
         let buffer = BufferName { id: 11, generation: if version < VERSION_BUFFER { 0 } else { 12 } };
         let copies = if version < VERSION_COPIES { 0 } else { 5 };
-        let whole = Superblock { version, buffer, copies, sets: vec![entry(4)], ..superblock(3, 3) };
+        let lost_before = if version < VERSION_LOSS { 0 } else { 6 };
+        let whole = Superblock { version, buffer, copies, lost_before, sets: vec![entry(4)], ..superblock(3, 3) };
         assert_eq!(assembly.end(), Some(whole), "version {version}");
     }
     assert_eq!((of_version(VERSION_MIN - 1), of_version(VERSION + 1)), (Err(VERSION_MIN - 1), Err(VERSION + 1)));

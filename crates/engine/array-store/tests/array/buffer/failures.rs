@@ -206,3 +206,62 @@ fn cut_while_a_file_is_left_behind() {
         }
     }
 }
+
+/// AS-LOSS-1: an opening that accepts a loss is cut at any moment. The next one is refused for that loss, or knows of it.
+#[test]
+fn an_accepted_loss_is_known_whenever_the_opening_is_cut() {
+    let left = history(|_, store, _| async move {
+        store.put("large", content((1, 90_000)), Bytes::new()).await.unwrap();
+        put(&store, "small", 2).await;
+    });
+    let (mut refused, mut known, mut ended) = (0, 0, false);
+    let mut wait = 0;
+    while !ended {
+        wait += 1;
+        let media: Vec<_> = left.devices.iter().map(MemoryDevice::snapshot).collect();
+        let (cut, opened) = Sim::new(wait).run(move |rt| async move {
+            let devices = powered(&rt, &media);
+            let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+            let options = Options { abandon_buffer: true, ..plain() };
+            let opening = Box::pin(try_open(&rt, &devices, Some(&buffer), options));
+            let cut = Box::pin(rt.sleep(Duration::from_micros(wait * 20)));
+            let opened = match select(opening, cut).await {
+                Either::Left((opened, _)) => {
+                    opened.map(|(store, _)| assert!(store.lost_before().unwrap().is_some())).is_ok()
+                }
+                Either::Right((_, opening)) => {
+                    std::mem::forget(opening);
+                    false
+                }
+            };
+            (self::left(&devices, &buffer, wait), opened)
+        });
+        ended = opened;
+        let is_known = Sim::new(wait).run(move |rt| async move {
+            let devices = powered(&rt, &cut.devices);
+            let buffer = cut.files.map(|bytes| SimFile::new(&rt, bytes));
+            let store = match try_open(&rt, &devices, Some(&buffer), plain()).await {
+                Ok((store, _)) => store,
+                Err(error) => {
+                    assert!(error.kind == ErrorKind::Format && error.message.contains("abandoned"), "{wait}: {error}");
+                    return false;
+                }
+            };
+            assert!(store.get("large").await.unwrap() == content((1, 90_000)));
+            assert_eq!(store.head(b"small").unwrap_err().kind, ErrorKind::NotFound);
+            let lost =
+                store.lost_before().unwrap().unwrap_or_else(|| panic!("the loss is forgotten, cut after {wait}"));
+            assert!(store.head(b"large").unwrap().version < lost);
+            // Once it is settled it is over, also after another power cut.
+            store.settle_loss().await.unwrap();
+            assert_eq!(store.lost_before().unwrap(), None);
+            let cut = self::left(&devices, &buffer, wait);
+            let (devices, buffer) = (powered(&rt, &cut.devices), cut.files.map(|bytes| SimFile::new(&rt, bytes)));
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            assert_eq!(store.lost_before().unwrap(), None);
+            true
+        });
+        *if is_known { &mut known } else { &mut refused } += 1;
+    }
+    assert!(refused > 0 && known > 1, "{refused} refused, {known} knew of it");
+}

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::common::{ArrayShape, Driver, Model, content, formatted, named, options, powered, shape};
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace, Options, RecoveryReport};
 use shingle_base::{Blocks, crc32c};
 use shingle_erasure::Code;
