@@ -14,6 +14,7 @@ mod geometry;
 pub mod lanes;
 mod machine;
 mod memory;
+mod patience;
 mod peek;
 mod pieces;
 mod preset;
@@ -28,6 +29,7 @@ pub use file::{
 pub use geometry::{Geometry, GeometryError};
 pub use machine::{Applied, ImpossibleState, Machine, Target, gathered_length};
 pub use memory::{Keep, MemoryDevice};
+pub use patience::{patiently, read_patiently, report_patiently};
 pub use peek::PeekDevice;
 pub use preset::GeometrySpec;
 pub use view::{Share, ZoneRange, ZoneRangeError};

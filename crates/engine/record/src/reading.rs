@@ -1,29 +1,10 @@
-//! Retries of failed reads. A block that still cannot be read is told apart from one that is missing.
+//! Reads of which some blocks fail: one that cannot be read is told apart from one that is missing.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba};
-use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZonedDevice};
-
-/// Tries of a read.
-const TRIES: u32 = 3;
-
-/// True if another try may end better.
-fn passing(error: &DeviceError) -> bool {
-    !matches!(error.kind, DeviceErrorKind::Gone | DeviceErrorKind::ZoneOffline | DeviceErrorKind::Rule(_))
-}
-
-/// Reads `length` blocks at `at`, several times if need be.
-pub(crate) async fn read_again(dev: &Rc<dyn ZonedDevice>, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
-    let mut tries = 1;
-    loop {
-        match dev.read(at, length).await {
-            Err(error) if tries < TRIES && passing(&error) => tries += 1,
-            other => return other,
-        }
-    }
-}
+use shingle_zoned::{DeviceErrorKind, DeviceResult, ZonedDevice, read_patiently};
 
 /// Reads `length` blocks at `at` one by one if they cannot be read at once. A block that cannot be read is `None`; once
 /// more than `unreadable_max` cannot, the rest are taken as unreadable.
@@ -37,7 +18,7 @@ pub(crate) async fn read_each(
     unreadable_max: usize,
 ) -> DeviceResult<Vec<Option<Bytes>>> {
     let count = length as usize;
-    match read_again(dev, at, Blocks(u64::from(length))).await {
+    match read_patiently(dev, at, Blocks(u64::from(length))).await {
         Ok(bytes) => {
             return Ok((0..count)
                 .map(|block| Some(bytes.slice(block * BLOCK_SIZE..(block + 1) * BLOCK_SIZE)))
@@ -53,7 +34,7 @@ pub(crate) async fn read_each(
             blocks.push(None);
             continue;
         }
-        match read_again(dev, at + Blocks(block), Blocks(1)).await {
+        match read_patiently(dev, at + Blocks(block), Blocks(1)).await {
             Ok(bytes) => blocks.push(Some(bytes)),
             Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return Err(error),
             Err(_) => {

@@ -9,11 +9,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_runtime::UnixTime;
-use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice};
+use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice, read_patiently};
 
 use crate::frame::frame;
 use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
-use crate::reading::read_again;
 
 /// The type of superblocks.
 pub const SUPERBLOCK: RecordType = RecordType(2);
@@ -175,7 +174,7 @@ fn rank(error: &SuperblockError) -> u8 {
 
 async fn read_copy(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Result<Superblock, SuperblockError> {
     let at = dev.geometry().start_of(zone) + Blocks(u64::from(block));
-    let bytes = match read_again(dev, at, Blocks(1)).await {
+    let bytes = match read_patiently(dev, at, Blocks(1)).await {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.violation(), Some(Violation::PastWritePointer { .. })) => {
             return Err(SuperblockError::NotFormatted);

@@ -122,11 +122,9 @@ impl Engine {
     fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
         let sequence = self.stamps.next();
         open.set.closed_at(sequence);
+        let gap = zeros(Blocks(u64::from(start.saturating_sub(open.next))));
         let frames = open.members.iter().map(|&member| {
-            let mut pieces = Vec::new();
-            if start > open.next {
-                pieces.push(AlignedBuf::zeroed(Blocks(u64::from(start - open.next))).freeze());
-            }
+            let mut pieces = gap.clone();
             pieces.extend(self.digest_frames(open.epoch, &open.digest, member, start, sequence));
             pieces
         });
@@ -157,5 +155,31 @@ impl Engine {
         // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (AS-CLEAN-3)
         open.set.has_ended(open.next, open.packed);
         self.space.notify_waiters();
+    }
+}
+
+/// So many zeros are in memory, for a gap of any length.
+const ZEROS: Blocks = Blocks(256);
+
+/// Blocks of zeros, in pieces that share their memory: a set that ends early lacks most of a zone.
+fn zeros(blocks: Blocks) -> Vec<Bytes> {
+    let piece = AlignedBuf::zeroed(blocks.min(ZEROS)).freeze();
+    let whole = (blocks.0 / ZEROS.0) as usize;
+    let rest = piece.slice(..Blocks(blocks.0 % ZEROS.0).bytes() as usize);
+    let pieces = std::iter::repeat_n(piece, whole);
+    pieces.chain((!rest.is_empty()).then_some(rest)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_of_any_length_share_their_memory() {
+        for count in [0, 1, 255, 256, 257, 700, 65_536] {
+            let pieces = zeros(Blocks(count));
+            assert_eq!(pieces.iter().map(|piece| piece.len() as u64).sum::<u64>(), Blocks(count).bytes());
+            assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.as_ptr() == pieces[0].as_ptr()));
+        }
     }
 }

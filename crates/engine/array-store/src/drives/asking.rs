@@ -1,36 +1,12 @@
-//! Questions to a drive: repeated if a read or a report fails, and given up once it is lost.
+//! Questions to the drives of an array.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
-use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZoneInfo, ZoneState, ZonedDevice};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneState, ZonedDevice, report_patiently};
 
 use crate::types::DriveId;
-
-/// Tries of a read.
-const TRIES: usize = 3;
-
-/// Asks a drive, with as many tries as a failed read gets. (AS-PROBE-1)
-pub(crate) async fn patiently<T, F: Future<Output = DeviceResult<T>>>(ask: impl Fn() -> F) -> DeviceResult<T> {
-    let mut tries = 0;
-    loop {
-        let error = match ask().await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        tries += 1;
-        if tries == TRIES || is_lost(&error) || matches!(error.kind, DeviceErrorKind::Rule(_)) {
-            return Err(error);
-        }
-    }
-}
-
-/// Reads blocks in that way.
-pub(crate) async fn read_patiently(dev: &Rc<dyn ZonedDevice>, at: Lba, blocks: Blocks) -> DeviceResult<Bytes> {
-    patiently(|| dev.read(at, blocks)).await
-}
 
 /// True if the whole drive is lost with that error, not one command or zone of it.
 pub(crate) fn is_lost(error: &DeviceError) -> bool {
@@ -43,7 +19,7 @@ pub(crate) async fn report_all(dev: &Rc<dyn ZonedDevice>) -> Result<Vec<ZoneInfo
     let mut zones = Vec::with_capacity(count as usize);
     while (zones.len() as u32) < count {
         let from = zones.len() as u32;
-        let found = patiently(|| dev.report(ZoneId(from), count - from)).await?;
+        let found = report_patiently(dev, ZoneId(from), count - from).await?;
         if found.is_empty() {
             break;
         }

@@ -13,10 +13,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{Blocks, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
-use shingle_zoned::DeviceErrorKind;
+use shingle_zoned::{DeviceErrorKind, read_patiently};
 
 use crate::drives::asking::at;
-use crate::drives::asking::read_patiently;
 use crate::engine::Engine;
 use crate::format::{
     DIGEST, Digest, DigestItem, FRAGMENT, ItemBody, MARKER, Marker, Member, SET_HEAD, SetHead, TOMBSTONES, Trailer,

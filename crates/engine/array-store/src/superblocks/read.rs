@@ -5,14 +5,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
 use shingle_record::{Expect, HEADER_SIZE, Header};
-use shingle_zoned::{ZoneInfo, ZonedDevice};
+use shingle_zoned::{ZoneInfo, ZonedDevice, read_patiently};
 
 use crate::drives::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Assembly, Base, SUPERBLOCK, SUPERBLOCK_PIECE, Superblock, Trailer, Update, VERSION_MIN};
-
-/// Reads of a block before it counts as unreadable.
-const TRIES: usize = 3;
 
 /// Blocks that are read at once, where records lie one behind the other.
 const AHEAD: u64 = 512;
@@ -44,19 +41,16 @@ pub(crate) struct Tips {
 /// Result of a read.
 enum Read {
     Bytes(Bytes),
-    /// It failed each time: nobody knows what is there.
+    /// It failed several times: nobody knows what is there.
     Unreadable,
 }
 
 async fn read(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32, blocks: u64) -> Result<Read> {
-    for _ in 0..TRIES {
-        match dev.read(at(dev, zone, block), Blocks(blocks)).await {
-            Ok(bytes) => return Ok(Read::Bytes(bytes)),
-            Err(error) if is_lost(&error) => return Err(Error::device("reading superblocks", error)),
-            Err(_) => {}
-        }
+    match read_patiently(dev, at(dev, zone, block), Blocks(blocks)).await {
+        Ok(bytes) => Ok(Read::Bytes(bytes)),
+        Err(error) if is_lost(&error) => Err(Error::device("reading superblocks", error)),
+        Err(_) => Ok(Read::Unreadable),
     }
-    Ok(Read::Unreadable)
 }
 
 fn expect(zone: ZoneId, block: u32) -> Expect {

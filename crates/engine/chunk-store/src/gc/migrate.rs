@@ -282,6 +282,10 @@ impl Engine {
                 if free.is_none() && state.zones.count(ZoneStatus::Garbage) == 0 {
                     return Err(Error::new(ErrorKind::NoSpace, "GC has no free zone to move to"));
                 }
+                // No zone can be opened, and none reset either, which others would be waited for.
+                if self.is_log_full() {
+                    return Err(Error::new(ErrorKind::Device, "GC can open no zone: the journal takes no entry"));
+                }
                 free.and_then(|zone| state.leases.take(zone, Holder::Gc))
             };
             let Some(lease) = lease else {
@@ -296,9 +300,6 @@ impl Engine {
             let opened = self.open_zone(lease, stream).await;
             if opened.as_ref().is_err_and(|error| error.kind.is_host_full()) {
                 return Err(host_full());
-            }
-            if opened.is_err() && self.is_log_full() {
-                return Err(Error::new(ErrorKind::Device, "GC can open no zone: the journal takes no entry"));
             }
             if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);

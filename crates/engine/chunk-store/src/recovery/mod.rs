@@ -52,7 +52,7 @@ use shingle_record::{
     MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
 };
 use shingle_runtime::Runtime;
-use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
 
 pub use report::{Damage, RecoveryReport, StepReport};
 
@@ -281,7 +281,7 @@ async fn data_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<Vec<Ve
     let mut next = layout.data_zones.start;
     while next < layout.data_zones.end {
         let count = REPORT_ZONES.min(layout.data_zones.end - next);
-        let infos = dev.report(ZoneId(next), count).await.map_err(read_error)?;
+        let infos = report_patiently(dev, ZoneId(next), count).await.map_err(read_error)?;
         if infos.is_empty() {
             return Err(Error::new(ErrorKind::Device, "the drive reports fewer zones than it has"));
         }

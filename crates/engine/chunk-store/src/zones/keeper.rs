@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, join_all, select};
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState, report_patiently};
 
 use crate::append::ZoneWriter;
 use crate::append::pools::PoolId;
@@ -214,7 +214,7 @@ impl Engine {
             ZoneOp::Finish => state.is_active(),
             _ => state.is_open(),
         };
-        let report = self.drive.dev.report(zone, 1).await?;
+        let report = report_patiently(&self.drive.dev, zone, 1).await?;
         if report.first().is_some_and(|info| held(info.state)) {
             self.drive.dev.manage(zone, op).await?;
         }
@@ -227,7 +227,7 @@ impl Engine {
         if self.drive.geometry.active_zones_max.is_some() {
             let written = self.log.writes_to();
             let count = 1 + self.layout.metazones.len() as u32;
-            let active = self.drive.dev.report(self.layout.superzone, count).await?;
+            let active = report_patiently(&self.drive.dev, self.layout.superzone, count).await?;
             let active = active.iter().filter(|info| info.state.is_active() && Some(info.zone) != written);
             for info in active {
                 let mut tries = 1;

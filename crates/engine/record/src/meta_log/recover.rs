@@ -14,7 +14,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream;
 use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
-use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice};
+use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
 use tokio::sync::Notify;
 
 use crate::meta_log::error::MetaLogError;
@@ -94,7 +94,7 @@ impl MetaLog {
         sequence: SequenceSource,
     ) -> Result<Self, MetaLogError> {
         for zone in config.zones.clone() {
-            let report = dev.report(ZoneId(zone), 1).await?;
+            let report = report_patiently(dev, ZoneId(zone), 1).await?;
             let usable = |info: &ZoneInfo| !matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
             if report.first().is_some_and(usable) {
                 dev.manage(ZoneId(zone), ZoneOp::Reset).await?;
@@ -204,7 +204,7 @@ pub(super) async fn find_generations(
     config: &MetaLogConfig,
     blocks_read: &mut u64,
 ) -> Result<Vec<Found>, MetaLogError> {
-    let report = dev.report(ZoneId(config.zones.start), config.zones.len() as u32).await?;
+    let report = report_patiently(dev, ZoneId(config.zones.start), config.zones.len() as u32).await?;
     if report.len() < config.zones.len() {
         let position = 0;
         return Err(MetaLogError::Damaged { zone: Some(ZoneId(config.zones.start + report.len() as u32)), position });

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, join, join_all, select};
 use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, dump,
+    Allocation, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, ZoneStatus, dump,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{Sim, SimDevice};
@@ -112,6 +112,42 @@ fn gc_rests_while_the_log_is_full() {
         drop(ends(&rt, "close", store.close()).await);
     });
 }
+/// CS-ROOM-3: no zone is free, and what is garbage cannot be reset, as the log is full. GC says so, and does not wait for it.
+#[test]
+fn gc_does_not_wait_for_garbage_that_a_full_log_keeps() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let mut chunks = 0;
+        loop {
+            store.create(id(chunks + 1), Stream::Data).await.unwrap();
+            if append(&store, chunks + 1, 0, 80_000).await.is_err() {
+                break;
+            }
+            chunks += 1;
+        }
+        // One zone is kept free for GC: it fails.
+        let free: Vec<_> =
+            store.zones().iter().filter(|zone| zone.status == ZoneStatus::Free).map(|zone| zone.zone).collect();
+        // All of some zones, and half of others. The power fails before one is reset.
+        let dead = (1..=12).chain((13..=chunks).step_by(2));
+        join_all(dead.map(|chunk| store.delete(id(chunk)))).await.into_iter().for_each(|deleted| deleted.unwrap());
+        let medium = device.crash_image(1);
+        for zone in (4..=6).map(ZoneId).chain(free) {
+            medium.set_state(zone, ZoneState::ReadOnly);
+        }
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let count = |status| store.zones().iter().filter(|zone| zone.status == status).count();
+        let (free, garbage) = (count(ZoneStatus::Free), count(ZoneStatus::Garbage));
+        assert!(free == 0 && garbage > 0, "the case is not met: {free} free, {garbage} garbage");
+        let error = ends(&rt, "gc", store.gc(1, |_| {})).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Device, "{error}");
+        assert!(store.read(id(14), 0, 80_000).await.unwrap() == content(14, 0, 80_000));
+    });
+}
+
 /// Appends records of a block by turns to chunks of one kind, which follow each other as they fill up.
 struct Kind {
     next: u64,

@@ -87,6 +87,32 @@ fn a_read_that_fails_once_costs_nothing() {
     });
 }
 
+/// Reports of zones are asked for again, as reads are.
+#[test]
+fn a_report_that_fails_once_costs_nothing() {
+    Sim::new(1).run(|rt| async move {
+        // A limit of active zones has an opening ask once more.
+        let limited = Geometry { active_zones_max: drive().open_zones_max, ..drive() };
+        let (medium, _) = left(&rt, limited).await;
+        let whole = SimDevice::new(&rt, &medium);
+        let asked = Rc::new(Cell::new(0));
+        let counter = asked.clone();
+        whole.on_command(move |command, _| counter.set(counter.get() + u64::from(command.kind == CommandKind::Report)));
+        opened(&rt, &whole).await;
+        let reports = asked.get();
+        assert!(reports > 2, "{reports} reports");
+        for number in 0..reports {
+            let device = SimDevice::new(&rt, &medium);
+            let fails = [number, number + 1]
+                .map(|nth| FaultRule { trigger: Trigger::Nth(CommandKind::Report, nth), fault: Fault::CommandError });
+            device.set_faults(Faults::new(fails));
+            let (store, report) = opened(&rt, &device).await;
+            assert_eq!(report.damage, [], "report {number}");
+            holds_ten(&store, &[]).await;
+        }
+    });
+}
+
 /// A slice of a record that no mark names is lost, by rot or to a read error: all else of the chunk is served.
 #[test]
 fn a_lost_slice_of_an_unmarked_record_costs_its_own_bytes() {
