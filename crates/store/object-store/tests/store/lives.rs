@@ -14,7 +14,7 @@ use shingle_zoned::ZonedDevice;
 use crate::zones::{SIZES, formatted, object_options, open};
 
 /// Superblock and metazones of a chunk store lie in front; `record` has their own lives.
-const META_ZONES: u32 = 7;
+pub(crate) const META_ZONES: u32 = 7;
 
 /// Opens the store, verifies everything, and works until the life ends.
 async fn live(rt: Runtime, devices: Vec<SimDevice>, index: MemoryIndex, crowd: Crowd, what: String) {

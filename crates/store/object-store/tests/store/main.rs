@@ -7,6 +7,7 @@ mod crash;
 mod even;
 mod full_index;
 mod gc;
+mod harm;
 mod histories;
 mod host_full;
 mod hung;

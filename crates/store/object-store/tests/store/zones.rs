@@ -19,7 +19,7 @@ use shingle_sim::clients::{BUCKET, Client, Sizes};
 
 pub(crate) const SIZES: Sizes = Sizes { small: 5 << 10, large: 40 << 10 };
 
-fn chunk_options() -> shingle_chunk_store::Options {
+pub(crate) fn chunk_options() -> shingle_chunk_store::Options {
     shingle_chunk_store::Options {
         pools: PoolSizes { gc: 1, data: 2, meta: 1 },
         small_chunk: Blocks(24),
