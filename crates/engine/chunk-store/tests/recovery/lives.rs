@@ -57,15 +57,17 @@ impl World {
 
     /// Holds what opening found against what was asked, and goes on from it.
     async fn settle(&mut self, store: &ChunkStore, damage: &[Damage], context: &str) {
-        let told = !damage.is_empty();
-        assert!(!told || self.harm > Harm::None, "{context}: damage without harm: {damage:?}");
+        assert!(damage.is_empty() || self.harm > Harm::None, "{context}: damage without harm: {damage:?}");
+        // Damage that names no chunk is of a zone: anything may have been there.
+        let told_of = |id: ChunkId| damage.iter().any(|damage| damage.chunk.is_none_or(|named| named == id));
         for stat in store.list(None, usize::MAX) {
             let chunk = self.chunks.get(&stat.id);
             let chunk = chunk.unwrap_or_else(|| panic!("{context}: {} was never created", stat.id));
-            assert!(!chunk.deleted || told, "{context}: {} was deleted", stat.id);
+            assert!(!chunk.deleted || told_of(stat.id), "{context}: {} was deleted", stat.id);
         }
         for (&id, chunk) in &mut self.chunks {
             chunk.unsure = false;
+            let told = told_of(id);
             let Ok(stat) = store.stat(id) else {
                 assert!(!chunk.created || chunk.delete_begun || told, "{context}: {id} is gone");
                 // It may be back when its zone can be read again.

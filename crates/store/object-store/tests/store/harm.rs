@@ -215,7 +215,7 @@ fn hide(random: &mut Random, medium: &Medium, data: &Range<u32>) {
     }
 }
 
-/// What a chain met: errors of objects, and objects that were gone or older.
+/// Errors of objects that a chain met, and objects that were gone or older.
 fn chain(seed: u64) -> (u64, u64) {
     const LIVES: u64 = 6;
     let most = [Harm::Passing, Harm::Lasting, Harm::Silent][(seed % 3) as usize];
