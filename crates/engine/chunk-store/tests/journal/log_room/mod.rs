@@ -14,7 +14,7 @@ use shingle_chunk_store::{
     Allocation, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, ZoneStatus, dump,
 };
 use shingle_runtime::Runtime;
-use shingle_sim::{Sim, SimDevice};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
 
 fn id(number: u64) -> ChunkId {
@@ -138,8 +138,12 @@ fn gc_does_not_wait_for_garbage_that_a_full_log_keeps() {
             medium.set_state(zone, ZoneState::ReadOnly);
         }
         let device = SimDevice::new(&rt, &medium);
+        // Nor is one while the log fills.
+        let hangs = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hangs]).sparing((0..=6).map(ZoneId)));
         let (store, _) = open(&rt, &device, quiet()).await;
         let count = |status| store.zones().iter().filter(|zone| zone.status == status).count();
+        churn(&store, 10_000, 5000).await.expect_err("the log never fills");
         let (free, garbage) = (count(ZoneStatus::Free), count(ZoneStatus::Garbage));
         assert!(free == 0 && garbage > 0, "the case is not met: {free} free, {garbage} garbage");
         let error = ends(&rt, "gc", store.gc(1, |_| {})).await.unwrap_err();
