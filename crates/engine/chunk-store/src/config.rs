@@ -149,6 +149,9 @@ pub struct Options {
     /// Recovery ignores marks, and scans zones from their heads and not from the end of the checkpoint's index; as
     /// SMRstore does.
     pub scan_whole_zones: bool,
+    /// Recovery gives up what it cannot read: it is lost, and told of, as if it had rotted, and no later opening looks for it (CS-REC-9). For one
+    /// opening, by someone who knows that the drive will not get better.
+    pub accept_loss: bool,
     /// Recovery reads the heads of all zones first, as it must if metazones may be anywhere: the layout that SMRstore's
     /// authors abandoned (section 6.4). For experiments.
     pub read_all_heads: bool,
@@ -179,6 +182,7 @@ impl Default for Options {
             mark_every: Some(256 << 20),
             recovery_depth: 32,
             scan_whole_zones: false,
+            accept_loss: false,
             read_all_heads: false,
             background: true,
             hollow: false,

@@ -26,6 +26,11 @@
 //!   chooses anew, whichever is in the index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). `hidden`
 //!   in the report tells the caller that a later opening may see more.
 //!   `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
+//! - CS-REC-9: an opening that accepts a loss judges as any other does, and is the last to look at what it could not read: once it has
+//!   answered, the zone table says that the index has all of those zones, also after a power cut. A chunk then ends, or has a hole, where
+//!   that opening found it to, and its zones are reset when nothing in them lives. Cut before that, it has decided nothing;
+//!   cut after it, it has told nobody, so that its caller had better look first.
+//!   `an_accepted_loss_is_looked_for_by_no_later_opening`.
 //! - CS-REC-6: what recovery found is durable before anybody hears of it.
 //! - CS-REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
 //!   calls garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal
@@ -153,10 +158,15 @@ impl ChunkStore {
     ///
     /// # Errors
     /// `Format` if the drive holds no store, another engine's, or one of another version; `Corrupt` if superblock or
-    /// metadata log are damaged; `Device`.
+    /// metadata log are damaged; `Device`. With [`Options::accept_loss`] also `NoSpace`, if the metazones have no room for a
+    /// checkpoint.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = recover(rt, dev, options).await?;
         engine.start().await?;
+        if report.accepted {
+            // From now on it is settled: the zone table says that all of those zones is known (CS-REC-9).
+            engine.checkpoint().await?;
+        }
         Ok((Self { engine }, report))
     }
 }
@@ -187,6 +197,9 @@ pub(crate) async fn recover(
     let began = rt.now();
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
     let mut zones = scan(&context, &layout, &mut loading, &mut report).await?;
+    report.hidden |= loading.unread;
+    // What is torn for good makes room for nothing that may be read later, if nothing will be.
+    loading.unread &= !options.accept_loss;
     let chunks = loading.finish(&mut report.damage);
     report.hidden |= chunks.hidden;
     for zone in &mut zones {
@@ -195,6 +208,10 @@ pub(crate) async fn recover(
     sequence.raise(zones.iter().map(|zone| zone.last_write.max(zone.epoch)).max().unwrap_or(0));
     if report.hidden {
         sequence.raise(sequence.last() + HIDDEN_MAX);
+    }
+    if options.accept_loss {
+        zones.iter_mut().for_each(FoundZone::accept_loss);
+        (report.accepted, report.hidden) = (report.hidden, false);
     }
     report.chunks = chunks.table.len() as u64;
     let (state, destinations) =

@@ -68,6 +68,8 @@ pub struct RecoveryReport {
     /// opening may see more (CS-REC-8). Bytes that rotted hide nothing, and neither do holes that are left of earlier
     /// losses.
     pub hidden: bool,
+    /// It would be hidden, but this opening gave it up ([`accept_loss`](crate::Options::accept_loss)): `damage` says what.
+    pub accepted: bool,
 }
 
 impl fmt::Display for RecoveryReport {

@@ -48,6 +48,15 @@ impl FoundZone {
         self.undecided.push((record.block, record.block + record.blocks().0 as u32));
     }
 
+    /// No later opening looks at it for what this one could not read (CS-REC-9).
+    pub(crate) fn accept_loss(&mut self) {
+        self.undecided.clear();
+        self.lost = false;
+        if self.status.is_ended() {
+            self.indexed_to = self.indexed_to.max(self.written);
+        }
+    }
+
     /// CS-ZONE-4.
     pub(crate) fn is_suspect(&self) -> bool {
         !self.undecided.is_empty()
@@ -312,7 +321,8 @@ impl ScanContext<'_> {
                     let info = DataInfo::decode(&header.info);
                     let block = header.place.block;
                     let unreadable = bad.is_some_and(|(_, unreadable)| unreadable);
-                    let proven = block < durable || !torn && (unreadable || !last && !subsets);
+                    // One behind a tear may have been whole when an earlier opening took it in.
+                    let proven = block < durable || unreadable || !torn && !last && !subsets;
                     let trust = match (bad, torn) {
                         (None, false) => Trust::Sure,
                         (None, true) => Trust::Behind,

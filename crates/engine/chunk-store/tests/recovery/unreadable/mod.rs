@@ -1,6 +1,7 @@
 //! CS-REC-3 to CS-REC-6: opening a drive of which parts cannot be read, or have rotted. One block lost costs at most the data
 //! in it; what is lost is named; nothing is forgotten, reset or written over because it could not be read.
 
+mod accepting;
 mod heads;
 mod judging;
 mod tails;
@@ -31,6 +32,17 @@ fn lose_all(device: &SimDevice, zone: ZoneId) {
 async fn used_zones(device: &SimDevice) -> Vec<ZoneId> {
     let zones = device.report(ZoneId(7), u32::MAX).await.unwrap();
     zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
+}
+
+/// Counts the resets of a zone from now on.
+fn resets_of(device: &SimDevice, zone: ZoneId) -> Rc<Cell<u32>> {
+    let resets = Rc::new(Cell::new(0));
+    let counted = resets.clone();
+    device.on_command(move |command, _| {
+        let this = command.kind == CommandKind::Reset && command.zone == Some(zone);
+        counted.set(counted.get() + u32::from(this));
+    });
+    resets
 }
 
 /// The image after a power cut, on a drive that can read all of it.
