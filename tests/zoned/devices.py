@@ -1,5 +1,6 @@
 """Zoned devices in a guest, and two views of their zones: the kernel's and ours."""
 
+import contextlib
 import json
 
 #: Shapes of null_blk. What is not said is the kernel's default: no conventional zones, capacity as large as size, no limits.
@@ -30,6 +31,19 @@ def make_device(guest, name):
     lines += [f"echo {value} >{NULL_BLK}/{key}" for key, value in settings.items()]
     guest.ok("set -e\n" + "\n".join(lines))
     return "/dev/nullb0"
+
+
+@contextlib.contextmanager
+def read_errors(guest, zone, block):
+    """A block of the SCSI disk, by its place in a zone, cannot be read meanwhile."""
+    parameters = "/sys/module/scsi_debug/parameters"
+    sector = (zone * 1024 + block) * 8
+    guest.ok(f"echo {sector} >{parameters}/medium_error_start; echo 8 >{parameters}/medium_error_count")
+    guest.ok(f"echo 2 >{SCSI_DEBUG}/opts")
+    try:
+        yield
+    finally:
+        guest.ok(f"echo 0 >{SCSI_DEBUG}/opts")
 
 
 def wait_for(node):

@@ -1,11 +1,12 @@
 """The chunk store on real devices, by its commands: kill -9 and power cuts lose nothing that was acknowledged."""
 
+import json
 import os
 import random
 
 import pytest
 
-from devices import make_device
+from devices import make_device, read_errors
 from guest import Guest, Zns
 
 MIB = 1 << 20
@@ -101,6 +102,37 @@ def test_kill_9_in_the_middle_of_appends(guest, shingle, device, seed):
     guest.ok(f"{shingle} chunk check {node}")
     sizes = guest.ok(f"for c in 1 2 3 4; do {shingle} chunk read {node} $c | wc -c; done").split()
     assert any(0 < int(size) for size in sizes), f"nothing was under way at any kill: {sizes}"
+
+
+def test_a_block_that_stays_unreadable_is_given_up_once(guest, shingle, seed):
+    node, chunk = make_device(guest, "scsi"), f"{shingle} chunk"
+    make_bytes(guest, "large", seed, 2 << 20)
+    # Killed: no checkpoint says what the data zones hold, so that an opening has to read them.
+    guest.ok(
+        f"{chunk} format {node} && {chunk} create {node} 1 && {chunk} create {node} 2\n"
+        f"{chunk} append {node} 2 <<<whole\n"
+        "sectors() { read -r _ _ _ _ _ _ written _ </sys/block/sda/stat; }\n"
+        "sectors; enough=$((written + 4096))\n"
+        f"{{ cat large; exec sleep 60; }} 2>/dev/null | {chunk} append {node} 1 & job=$!\n"
+        "for _ in {1..600}; do sectors; [ $written -ge $enough ] && break; sleep 0.05; done\n"
+        "kill -9 $job; pkill sleep; wait; true"
+    )
+    records = json.loads(guest.ok(f"{chunk} dump {node}"))["chunks"][0]["records"]
+    assert len(records) > 1, records
+    bad = records[-1]
+    with read_errors(guest, bad["zone"], bad["block"]):
+        for _ in range(2):
+            status, said = guest.run(f"{chunk} check {node}")
+            assert status == 4 and "cannot be read" in said, said
+        status, said = guest.run(f"{chunk} accept-loss {node} </dev/null")
+        assert status == 1 and "add --yes" in said, said
+        said = guest.ok(f"{chunk} accept-loss {node} --yes")
+        assert "given up" in said, said
+        said = guest.ok(f"{chunk} accept-loss {node}")
+        assert "nothing to give up" in said, said
+        before = f"{chunk} read {node} 1 --length {bad['offset']}"
+        guest.ok(f"[ $({chunk} read {node} 2) = whole ] && {before} | cmp -n {bad['offset']} - large")
+    guest.ok(f"{chunk} delete {node} 1 && {chunk} check {node}")
 
 
 def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle, seed):

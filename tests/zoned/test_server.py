@@ -2,18 +2,20 @@
 
 Clients are boto3's, on this machine, by way of a forwarded port; they are those of the tests on emulated drives."""
 
+import json
 import socket
 import time
 
 import pytest
+from botocore.exceptions import ClientError
 
+from devices import make_device, read_errors
 from guest import ADDRESS, Disk, Guest, Zns
 from shingle import keys_in, s3_client
 from test_kill import Client, verify
 
 MIB = 1 << 20
 PORT = 9000
-NODE = "/dev/nvme0n1"
 
 
 def free_port():
@@ -23,10 +25,10 @@ def free_port():
 
 
 class Machine:
-    """A guest with a server on a ZNS namespace. Its data directory is in ext4 on a disk, so that a power cut hits it, too."""
+    """A guest with a server on a zoned device. Its data directory is in ext4 on a disk, so that a power cut hits it, too."""
 
-    def __init__(self, folder, shingle, seconds):
-        self.shingle, self.port = shingle, free_port()
+    def __init__(self, folder, shingle, seconds, device="zns"):
+        self.shingle, self.port, self.device = shingle, free_port(), device
         zns = Zns(folder / "zns", zones=96, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
         disk = Disk(folder / "disk", 256)
         self.guest = Guest(
@@ -37,6 +39,7 @@ class Machine:
         self.guest.__enter__()
         try:
             self.guest.ok("modprobe ext4 && mkfs.ext4 -q /dev/vda")
+            self.node = make_device(self.guest, self.device)
             self.start()
             self.keys = keys_in(self.guest.ok("cat /mnt/data/credentials.toml"))
         except BaseException:
@@ -48,7 +51,7 @@ class Machine:
         self.guest.__exit__(None, None, None)
 
     def start(self):
-        config = f'listen = "{ADDRESS}:{PORT}"\ndata = "/mnt/data"\n[[drive]]\npath = "{NODE}"\n'
+        config = f'listen = "{ADDRESS}:{PORT}"\ndata = "/mnt/data"\n[[drive]]\npath = "{self.node}"\n'
         self.guest.ok(
             "modprobe ext4; mountpoint -q /mnt || mount /dev/vda /mnt || exit 1\n"
             f"cat >/run/shingle.toml <<'END'\n{config}END\n"
@@ -112,3 +115,40 @@ def test_objects_survive_a_kill_and_a_power_cut(machine):
 def test_objects_survive_kills_and_power_cuts_one_after_the_other(machine):
     interruptions = [machine.power_cut, machine.kill, machine.power_cut]
     rounds(machine, interruptions, sizes=[0, 4096, 100_000, 2 * MIB], at_least=30)
+
+
+def test_what_a_drive_gives_no_more_is_given_up_once(tmp_path, shingle, limit):
+    """A block that stays unreadable, and the index is lost: each start reports it, until the loss is accepted."""
+    with Machine(tmp_path, shingle, limit(600), device="scsi") as machine:
+        guest, accept = machine.guest, f"{shingle} object accept-loss --config /run/shingle.toml"
+        body = lambda number: f"object {number} ".encode() * 10_000  # noqa: E731
+        s3 = machine.s3()
+        s3.create_bucket(Bucket="bucket")
+        for number in range(20):
+            s3.put_object(Bucket="bucket", Key=str(number), Body=body(number))
+        machine.kill()
+        chunks = json.loads(guest.ok(f"{shingle} chunk dump {machine.node}"))["chunks"]
+        bad = max((record for chunk in chunks for record in chunk["records"]), key=lambda record: record["bytes"])
+        with read_errors(guest, bad["zone"], bad["block"]):
+            for _ in range(2):
+                guest.ok("rm -r /mnt/data/index")
+                machine.start()
+                said = guest.ok("cat /run/log")
+                assert "could not be read" in said, said
+                machine.stop()
+            status, said = guest.run(f"{accept} </dev/null")
+            assert status == 1 and "cannot be read: " in said and "add --yes" in said, said
+            said = guest.ok(f"{accept} --yes")
+            assert "given up" in said and "stays" not in said, said
+            assert "nothing to give up" in guest.ok(accept)
+            machine.start()
+            assert "could not be read" not in guest.ok("cat /run/log")
+            s3, found = machine.s3(), 0
+            for number in range(20):
+                try:
+                    assert s3.get_object(Bucket="bucket", Key=str(number))["Body"].read() == body(number)
+                    found += 1
+                except ClientError as error:
+                    assert error.response["Error"]["Code"] in ("NoSuchKey", "NoSuchBucket"), error
+            assert found < 20, "nothing was lost"
+            machine.check()

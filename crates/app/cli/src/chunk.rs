@@ -8,7 +8,7 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
-use shingle_chunk_store::{ChunkStat, ChunkStore, Damage, FormatOptions, Options, Stream};
+use shingle_chunk_store::{ChunkStat, ChunkStore, Damage, FormatOptions, Options, RecoveryReport, Stream};
 use shingle_server::inventory::{self, Content};
 use shingle_zoned_linux::OpenOptions;
 
@@ -45,6 +45,8 @@ pub(crate) enum Chunk {
     Gc(Gc),
     /// Read and verify everything. Exit status: 0 clean, 4 damage, 8 could not run.
     Check(Store),
+    /// Give up what the drive does not give any more, so that no opening looks for it. Asks first.
+    AcceptLoss(AcceptLoss),
     /// Print the store's state, as JSON.
     Dump(Store),
 }
@@ -150,14 +152,33 @@ pub(crate) struct Gc {
     json: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct AcceptLoss {
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
+    #[arg(value_name = "DRIVE")]
+    drive: PathBuf,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+}
+
 /// Runs `work` with the store of a drive open, and closes it.
 fn with_store<T, F: Future<Output = Outcome<T>>>(path: PathBuf, work: impl FnOnce(ChunkStore) -> F) -> Outcome<T> {
+    with_store_as(path, Options::default(), |store, _| work(store))
+}
+
+/// The same with options, and with the report of the opening.
+fn with_store_as<T, F: Future<Output = Outcome<T>>>(
+    path: PathBuf,
+    options: Options,
+    work: impl FnOnce(ChunkStore, RecoveryReport) -> F,
+) -> Outcome<T> {
     shingle_runtime::real::run(|rt| async move {
-        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt).await?, Options::default()).await?;
+        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt).await?, options).await?;
         for damage in &report.damage {
             note!("shingle: damaged: {damage}");
         }
-        let result = work(store.clone()).await;
+        let result = work(store.clone(), report).await;
         store.close().await?;
         result
     })?
@@ -184,6 +205,7 @@ impl Chunk {
             Self::Stat(stat) => stat.run(),
             Self::Gc(gc) => gc.run(),
             Self::Check(store) => store.check(),
+            Self::AcceptLoss(accept) => accept.run(),
             Self::Dump(store) => store.dump(),
         }
     }
@@ -206,6 +228,24 @@ impl Format {
             say!("{}: store {id}", self.drive.display());
             Ok(())
         })?
+    }
+}
+
+impl AcceptLoss {
+    fn run(self) -> Outcome {
+        let hidden =
+            with_store_as(self.drive.clone(), Options::default(), |_, report| async move { Ok(report.hidden) })?;
+        if !hidden {
+            say!("nothing to give up: the drive gave all that it holds");
+            return Ok(());
+        }
+        let what = "What cannot be read is given up for good: chunks end, or have holes, where it was. All else stays.";
+        confirm(self.yes, what)?;
+        let options = Options { accept_loss: true, ..Options::default() };
+        with_store_as(self.drive, options, |_, report| async move {
+            say!("{} given up", counted(report.damage.len() as u64, "place"));
+            Ok(())
+        })
     }
 }
 

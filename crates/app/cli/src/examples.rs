@@ -121,6 +121,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("chunk gc", &[("shingle chunk gc disk.shingle --zones 10", "")]),
     ("chunk check", &[("shingle chunk check disk.shingle", ""), ("shingle chunk check /dev/sdb --json", "")]),
+    (
+        "chunk accept-loss",
+        &[("shingle chunk accept-loss disk.shingle", ""), ("shingle chunk accept-loss /dev/sdb --yes", "in a script")],
+    ),
     ("chunk dump", &[("shingle chunk dump disk.shingle", "")]),
     (
         "array format",
@@ -221,6 +225,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("object rebuild-index", &[("shingle object rebuild-index --config /etc/shingle/config.toml", "")]),
+    (
+        "object accept-loss",
+        &[
+            ("shingle object accept-loss --config /etc/shingle/config.toml", "shows what cannot be read, and asks"),
+            ("shingle object accept-loss --data shingle-data --yes --json", "in a script"),
+        ],
+    ),
     (
         "object check",
         &[

@@ -42,6 +42,7 @@ use shingle_base::wire;
 pub use check::{CheckProgress, CheckReport, DAMAGE_MAX, Depth, ObjectName};
 pub use client::ObjectStoreClient;
 pub use engine::run::ObjectEngine;
+pub use gc::Emptied;
 pub use index::{FjallIndex, Index, IndexError, IndexErrorKind, MemoryIndex};
 pub use options::{BackupOptions, Drive, GcOptions, Options};
 pub use records::{FileRecord, Location, Position};

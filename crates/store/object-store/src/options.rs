@@ -49,6 +49,9 @@ pub struct Options {
     pub backup: BackupOptions,
     /// Drives that the store is known to be on, whatever the index knows: one that is not there is missing.
     pub known_drives: Vec<StoreId>,
+    /// The opening gives up the places that it cannot read: [`empty_given_up`](crate::ObjectStoreClient::empty_given_up) is to empty the files that have it,
+    /// so that no later opening looks for it (OS-REC-5). For an opening by someone who knows that the drives will not get better.
+    pub accept_loss: bool,
     /// Open although drives are missing: their objects give errors, others work.
     pub allow_missing_drives: bool,
 }
@@ -109,6 +112,7 @@ impl Default for Options {
             gc: GcOptions::default(),
             backup: BackupOptions::default(),
             known_drives: Vec::new(),
+            accept_loss: false,
             allow_missing_drives: false,
         }
     }

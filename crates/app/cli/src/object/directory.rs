@@ -1,9 +1,10 @@
 //! The data directory of a server that commands on objects name, and the server that may run on it.
 
+use std::future::Future;
 use std::path::PathBuf;
 
 use clap::Args;
-use shingle_server::{Config, Error, Running};
+use shingle_server::{Config, Error, Offline, Running};
 
 use crate::failure::{Failure, Outcome, status};
 
@@ -40,4 +41,19 @@ impl Directory {
         let running = Running::of(&self.configured()?.data).map_err(failed)?;
         running.map(ask).transpose().map_err(failed)
     }
+}
+
+/// Runs `work` with the objects of a directory open, and closes them.
+pub(super) fn with_objects<T, F: Future<Output = Outcome<(Offline, T)>>>(
+    directory: &Directory,
+    rebuild: Option<bool>,
+    work: impl FnOnce(Offline) -> F,
+) -> Outcome<T> {
+    let config = directory.configured()?;
+    let run = |rt| async move {
+        let (objects, value) = work(Offline::open(&rt, &config, rebuild).await?).await?;
+        objects.close().await;
+        Ok(value)
+    };
+    shingle_runtime::real::run(run)?.map_err(not_run)
 }

@@ -1,10 +1,10 @@
 //! `shingle object`: the objects of a server. Commands ask a running server; `rebuild-index` and `gc` need it stopped.
 
 mod directory;
+mod loss;
 mod single;
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Subcommand};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use shingle_array_store::CheckReport as ArrayReport;
 use shingle_base::ByteSize;
 use shingle_object_store::{CheckReport, ObjectName};
-use shingle_server::{Checked, Counted, Error, Offline, Progress, Running};
+use shingle_server::{Checked, Counted, Error, Progress, Running};
 use shingle_store_api::ObjectInfo;
 
-use self::directory::{Directory, not_run};
+use self::directory::{Directory, with_objects};
 use crate::failure::{Failure, Outcome, status};
 use crate::findings::{findings_json, words_of};
 use crate::output::{self, counted};
@@ -40,6 +40,9 @@ pub(crate) enum Object {
     Stat(Stat),
     /// Reclaim the space of deleted and replaced objects now.
     Gc(Directory),
+    /// Give up what the drives do not give any more, so that no start looks for it: `shingle object accept-loss --data shingle-data`.
+    /// Asks first. The server must be stopped.
+    AcceptLoss(loss::AcceptLoss),
 }
 
 #[derive(Args)]
@@ -78,21 +81,6 @@ pub(crate) struct Stat {
     directory: Directory,
 }
 
-/// Runs `work` with the objects of a directory open, and closes them.
-fn with_objects<T, F: Future<Output = Outcome<(Offline, T)>>>(
-    directory: &Directory,
-    rebuild: Option<bool>,
-    work: impl FnOnce(Offline) -> F,
-) -> Outcome<T> {
-    let config = directory.configured()?;
-    let run = |rt| async move {
-        let (objects, value) = work(Offline::open(&rt, &config, rebuild).await?).await?;
-        objects.close().await;
-        Ok(value)
-    };
-    shingle_runtime::real::run(run)?.map_err(not_run)
-}
-
 impl Object {
     pub(crate) fn run(self) -> Outcome {
         match self {
@@ -105,6 +93,7 @@ impl Object {
             Self::Stat(Stat { name: Some(name), directory }) => single::stat(&name, &directory),
             Self::Stat(Stat { name: None, directory }) => directory.stat(),
             Self::Gc(directory) => directory.gc(),
+            Self::AcceptLoss(accept) => accept.run(),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use shingle_base::StoreId;
-use shingle_chunk_store::{ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Landing, Options, StoreStat};
+use shingle_chunk_store::{
+    ChunkClient, ChunkStore, Counters, Damage, FormatOptions, GcStatus, Landing, Options, RecoveryReport, StoreStat,
+};
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
@@ -49,6 +51,8 @@ pub(crate) struct Drive {
     pub(crate) store: StoreId,
     /// Its store could not read all when it was opened.
     pub(crate) hides: bool,
+    /// Losses that its store told of.
+    pub(crate) damage: Vec<Damage>,
     /// Dropped when the object store has it: the owner ends with its last client.
     pub(crate) client: Option<ChunkClient>,
     pub(crate) sample: Arc<Mutex<Sample>>,
@@ -79,6 +83,8 @@ pub(crate) struct Manner {
     pub(crate) health: Health,
     /// Its part of the memory that all drives may use together.
     pub(crate) memory: u64,
+    /// Its store gives up the places that it cannot read.
+    pub(crate) accept_loss: bool,
 }
 
 /// Options of a drive's store with that much memory: that much in the landing log, and a quarter as much for buffers.
@@ -94,6 +100,7 @@ fn options(memory: u64) -> Options {
 struct Opened {
     store: StoreId,
     hides: bool,
+    damage: Vec<Damage>,
     client: ChunkClient,
     sample: Arc<Mutex<Sample>>,
 }
@@ -120,8 +127,8 @@ pub(crate) async fn start(config: DriveConfig, number: usize, manner: Manner) ->
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
-    let Opened { store, hides, client, sample } = told.await.map_err(lost)??;
-    Ok(Drive { path, store, hides, client: Some(client), sample, gauges, ended })
+    let Opened { store, hides, damage, client, sample } = told.await.map_err(lost)??;
+    Ok(Drive { path, store, hides, damage, client: Some(client), sample, gauges, ended })
 }
 
 async fn own(
@@ -132,13 +139,14 @@ async fn own(
     tell: oneshot::Sender<Result<Opened>>,
 ) {
     let path = config.path.clone();
-    let (store, hides) = match open(&runtime, config, &manner, &gauges).await {
-        Ok((store, hides)) => (Rc::new(store), hides),
+    let (store, report) = match open(&runtime, config, &manner, &gauges).await {
+        Ok((store, report)) => (Rc::new(store), report),
         Err(error) => return drop(tell.send(Err(error))),
     };
     let (client, requests) = ChunkClient::channel(QUEUE_DEPTH);
     let sample = Arc::new(Mutex::new(look(&store)));
-    let opened = Opened { store: store.id(), hides, client, sample: sample.clone() };
+    let RecoveryReport { hidden: hides, damage, .. } = report;
+    let opened = Opened { store: store.id(), hides, damage, client, sample: sample.clone() };
     if tell.send(Ok(opened)).is_err() {
         return;
     }
@@ -161,14 +169,15 @@ fn look(store: &ChunkStore) -> Sample {
     Sample { space: store.store_stat(), counters: store.counters(), gc: store.gc_status() }
 }
 
-/// Opens a drive's store, and tells if parts of it could not be read.
+/// Opens a drive's store.
 async fn open(
     runtime: &Runtime,
     config: DriveConfig,
     manner: &Manner,
     gauges: &Arc<Gauges>,
-) -> Result<(ChunkStore, bool)> {
-    let Manner { ours, wait, blank, health, memory } = manner;
+) -> Result<(ChunkStore, RecoveryReport)> {
+    let Manner { ours, wait, blank, health, memory, accept_loss } = manner;
+    let options = Options { accept_loss: *accept_loss, ..options(*memory) };
     let (path, blank) = (&config.path, *blank);
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
     let node = waiting::find(runtime, &name, *wait, health).await?.unwrap_or_else(|| path.clone());
@@ -187,7 +196,7 @@ async fn open(
     {
         return Err(foreign(path, store, chunks, ours));
     }
-    let (store, report) = match ChunkStore::open(runtime, device.clone(), options(*memory)).await {
+    let (store, report) = match ChunkStore::open(runtime, device.clone(), options.clone()).await {
         Err(error) if is_blank(&error) && blank == Blank::Leave => {
             return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive holds no store", path.display())));
         }
@@ -198,14 +207,14 @@ async fn open(
             }
             ChunkStore::format(runtime, device.clone(), &FormatOptions::default()).await.map_err(failed)?;
             tracing::info!(drive = %path.display(), "formatted");
-            ChunkStore::open(runtime, device, options(*memory)).await.map_err(failed)?
+            ChunkStore::open(runtime, device, options).await.map_err(failed)?
         }
         opened => opened.map_err(failed)?,
     };
     for damage in &report.damage {
         tracing::error!(drive = %path.display(), chunk = ?damage.chunk, zone = ?damage.zone, "{}", damage.what);
     }
-    Ok((store, report.hidden))
+    Ok((store, report))
 }
 
 fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error {

@@ -37,6 +37,8 @@ pub(crate) enum Purpose {
     /// To look after the objects: no drive is made, and no background work runs, which a check would take for damage.
     /// With `rebuild` the index is made again from the drives: `Some(true)` begins with its newest backup.
     Inspect { rebuild: Option<bool> },
+    /// As to inspect, and what cannot be read is given up.
+    AcceptLoss,
 }
 
 impl Purpose {
@@ -45,12 +47,13 @@ impl Purpose {
             ObjectOptions { allow_missing_drives: config.allow_missing_drives, ..ObjectOptions::default() };
         let background = self == Self::Serve;
         (options.gc.enabled, options.backup.enabled) = (background, background);
+        options.accept_loss = self == Self::AcceptLoss;
         options
     }
 
     fn rebuild(self) -> Option<bool> {
         match self {
-            Self::Serve => None,
+            Self::Serve | Self::AcceptLoss => None,
             Self::Inspect { rebuild } => rebuild,
         }
     }
@@ -139,7 +142,8 @@ async fn start_drives(
         let waits = purpose == Purpose::Serve && (known || config.create.is_none());
         let (ours, health) = (ours.clone(), health.clone());
         let wait = wait.filter(|_| waits);
-        drive::start(config, number, Manner { ours, wait, blank, health, memory })
+        let accept_loss = purpose == Purpose::AcceptLoss;
+        drive::start(config, number, Manner { ours, wait, blank, health, memory, accept_loss })
     };
     let mut unmade = Vec::new();
     let mut failed = Vec::new();

@@ -80,12 +80,15 @@ impl Offline {
     /// # Errors
     /// As [`Server::start`](crate::Server::start), but for those of the network.
     pub async fn open(rt: &Runtime, config: &Config, rebuild: Option<bool>) -> Result<Self> {
+        Self::open_for(rt, config, Purpose::Inspect { rebuild }).await
+    }
+
+    pub(super) async fn open_for(rt: &Runtime, config: &Config, purpose: Purpose) -> Result<Self> {
         let mut directory = DataDir::existing(&config.data)?;
         let arrays = config.arrays()?;
         let mut drives = Vec::new();
         // No client asks for its progress.
         let health = Health::new(CHUNKS, watch::Sender::default());
-        let purpose = Purpose::Inspect { rebuild };
         let memory = config.memory();
         let opened = opening::open(config, &mut directory, &mut drives, purpose, memory.clone(), &health).await;
         let chunks = match opened {
@@ -119,6 +122,11 @@ impl Offline {
     /// The store on drives that belong to no array, if there are such drives.
     pub(crate) fn client(&self) -> Option<&ObjectStoreClient> {
         self.chunks.as_ref().map(|chunks| &chunks.client)
+    }
+
+    /// The drives that belong to no array.
+    pub(super) fn drives(&self) -> &[Drive] {
+        self.chunks.as_ref().map_or(&[], |chunks| &chunks.drives)
     }
 
     /// The store on drives that belong to no array.

@@ -198,7 +198,7 @@ pub(crate) async fn recover(
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
     let mut zones = scan(&context, &layout, &mut loading, &mut report).await?;
     report.hidden |= loading.unread;
-    // What is torn for good makes room for nothing that may be read later, if nothing will be.
+    // Nothing will be read later: a record that is torn for good need make room for nothing.
     loading.unread &= !options.accept_loss;
     let chunks = loading.finish(&mut report.damage);
     report.hidden |= chunks.hidden;

@@ -18,6 +18,7 @@ use crate::client::direct::Direct;
 use crate::engine::Core;
 use crate::errors::unavailable;
 use crate::files::pins::Release;
+use crate::gc::Emptied;
 use crate::options::Options;
 use crate::stats::ObjectStats;
 
@@ -83,6 +84,15 @@ impl ObjectStoreClient {
     /// `NoSpace` if there is no room for copies; `Device` or `Corrupt` if a drive fails.
     pub async fn collect_garbage(&self) -> StoreResult<u64> {
         self.0.door.read(|core| async move { core.collect_all().await }).await
+    }
+
+    /// Rewrites what can be read of the files that an opening with [`accept_loss`](crate::Options::accept_loss) could not read all of, and
+    /// deletes them: the next opening finds nothing left to look for, unless files are [kept](Emptied::kept).
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room for copies; `Device` or `Corrupt` if a drive fails.
+    pub async fn empty_given_up(&self) -> StoreResult<Emptied> {
+        self.0.door.read(|core| async move { core.empty_given_up().await }).await
     }
 
     /// Backs the index up to the drives now. Returns the backup's size in bytes.

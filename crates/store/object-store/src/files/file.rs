@@ -109,6 +109,8 @@ pub(crate) struct LogFile {
     pub(crate) damaged: bool,
     /// It may hold entries that nobody has seen yet: it stays, and nothing is appended to it.
     pub(crate) unseen: bool,
+    /// The bytes of it that could not be read are given up: it is emptied, whatever lives in it (OS-REC-5).
+    pub(crate) given_up: bool,
     /// GC has looked at the graves in it: all are needed, until a file is dropped.
     pub(crate) graves_seen: bool,
     /// Number of changes that the index has reported in it.
@@ -130,6 +132,7 @@ impl LogFile {
             collector: None,
             damaged: false,
             unseen: false,
+            given_up: false,
             graves_seen: false,
             changes: 0,
         }

@@ -50,7 +50,7 @@ impl Rank {
         if file.record.dropping {
             return Some(Self { drive, standing: Standing::Ending });
         }
-        if file.damaged || file.unseen {
+        if file.damaged || file.unseen || file.given_up {
             return None;
         }
         let (bytes, graves) = (file.size(), file.record.grave_bytes);

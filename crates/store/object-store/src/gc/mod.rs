@@ -14,6 +14,7 @@
 //!   wrote one could append an object that it judged before the grave came, behind the other's copy of that grave.
 //!   `collectors_do_not_share_a_file`.
 
+mod given_up;
 mod state;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ use crate::indexer::{Command, Effect};
 use crate::records::Location;
 use crate::scan::{Next, Scanned, Scanner};
 
+pub use given_up::Emptied;
 pub(crate) use state::GcState;
 
 /// Entries judged at a time.
@@ -112,10 +114,20 @@ impl Core {
 
     /// Collects on all drives until nothing more can be gained. Returns the bytes of files deleted.
     pub(crate) async fn collect_all(self: &Rc<Self>) -> StoreResult<u64> {
-        let drives = self.drives.borrow().len() as u64;
-        let collector = drives + self.gc.collectors.replace(self.gc.collectors.get() + 1);
+        let collector = self.new_collector();
         let freed = self.collect_all_as(collector).await;
-        // Nobody else goes on with them (OS-GC-5).
+        self.close_files_of(collector).await;
+        freed
+    }
+
+    /// A collector beside those of the drives.
+    fn new_collector(&self) -> u64 {
+        let drives = self.drives.borrow().len() as u64;
+        drives + self.gc.collectors.replace(self.gc.collectors.get() + 1)
+    }
+
+    /// Closes what a collector has written to: nobody else goes on with it (OS-GC-5).
+    async fn close_files_of(self: &Rc<Self>, collector: u64) {
         let left = self.files.borrow().of_collector(collector);
         for number in left {
             let open = self.files.borrow().get(number).and_then(|file| file.tail).map(|tail| tail.ordinal);
@@ -123,7 +135,6 @@ impl Core {
                 self.close_chunk(number, ordinal, false).await;
             }
         }
-        freed
     }
 
     async fn collect_all_as(self: &Rc<Self>, collector: u64) -> StoreResult<u64> {

@@ -107,7 +107,8 @@ impl Inventory {
         damage: &[Damage],
         index_kept: bool,
     ) -> (Files, Vec<(u64, u32)>) {
-        let unseen: BTreeSet<u64> = damage.iter().filter(|damage| damage.again).map(|damage| damage.file).collect();
+        let hurt = |damage: &&Damage| damage.again || options.accept_loss;
+        let hurt: BTreeSet<u64> = damage.iter().filter(hurt).map(|damage| damage.file).collect();
         let mut files = Files::default();
         let mut open: BTreeMap<(usize, Stream), usize> = BTreeMap::new();
         let mut to_close = Vec::new();
@@ -117,7 +118,8 @@ impl Inventory {
                 records.get(number).copied().unwrap_or(FileRecord { store: drive.store.0, ..FileRecord::default() });
             let mut file = LogFile::new(Some(found.drive), found.stream, record);
             let last = found.chunks.keys().next_back().copied();
-            file.unseen = unseen.contains(number);
+            file.unseen = hurt.contains(number) && !options.accept_loss;
+            file.given_up = hurt.contains(number) && options.accept_loss;
             for (ordinal, chunk) in &found.chunks {
                 if Some(*ordinal) != last || chunk.sealed {
                     file.closed.insert(*ordinal, End::Sealed(chunk.size));
@@ -133,7 +135,13 @@ impl Inventory {
                     let passed = record.indexed.ordinal > *ordinal;
                     // Empty ones stay: they tell how far numbers have gone, should nothing else be left on the drives.
                     let foreign = !index_kept && chunk.size > 0;
-                    if foreign || file.unseen || record.dropping || passed || *used > options.files_open_max {
+                    if foreign
+                        || file.unseen
+                        || file.given_up
+                        || record.dropping
+                        || passed
+                        || *used > options.files_open_max
+                    {
                         to_close.push((*number, *ordinal));
                     }
                     let tail = Tail { ordinal: *ordinal, next: chunk.size, room: chunk.room, rolling: false };

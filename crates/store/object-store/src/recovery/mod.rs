@@ -9,6 +9,9 @@
 //! - OS-REC-4: an opening that may not have seen all, since a drive is missing or could not be read, takes nothing for left over
 //!   and no key for free: blobs, parts and graves stay, and chunks that may be longer are neither appended to nor sealed.
 //!   `what_one_opening_cannot_see_is_there_when_the_next_can`.
+//! - OS-REC-5: a loss that was accepted is final. The files that may hold entries nobody has seen are rewritten and deleted, and until
+//!   they are gone graves stay, so that nothing in them can come back: neither once it can be read again, nor with a lost index.
+//!   `what_an_accepted_loss_took_never_comes_back`.
 
 mod blocking;
 mod inventory;

@@ -192,6 +192,12 @@ impl MemoryChunks {
         self.spoil(id, (from, to, ErrorKind::Device));
     }
 
+    /// Heals places that could not be read for now.
+    pub(crate) fn heal(&self) {
+        let lasts = |spoilt: &(u64, u64, ErrorKind)| spoilt.2 != ErrorKind::Device;
+        self.disk.borrow_mut().chunks.values_mut().for_each(|chunk| chunk.corrupt.retain(lasts));
+    }
+
     fn spoil(&self, id: ChunkId, range: (u64, u64, ErrorKind)) {
         self.disk.borrow_mut().chunks.get_mut(&id).expect("a chunk to spoil").corrupt.push(range);
     }

@@ -1,5 +1,6 @@
 //! The object store as its callers see it, on chunk stores in memory and on zones, with crashes in between.
 
+mod accepting;
 mod checking;
 mod chunks;
 mod contract;

@@ -18,14 +18,14 @@ const BUCKET: &str = "bucket";
 
 /// Place of an entry.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    drive: usize,
-    chunk: ChunkId,
-    offset: u64,
+pub(crate) struct Place {
+    pub(crate) drive: usize,
+    pub(crate) chunk: ChunkId,
+    pub(crate) offset: u64,
 }
 
 /// Places of all entries of a kind whose line says `what`.
-async fn places(world: &World, store: &ObjectStoreClient, kind: &str, what: &str) -> Vec<Place> {
+pub(crate) async fn places(world: &World, store: &ObjectStoreClient, kind: &str, what: &str) -> Vec<Place> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
     store.dump(true, move |line| sink.lock().unwrap().push(line)).await.unwrap();
@@ -52,7 +52,7 @@ async fn places(world: &World, store: &ObjectStoreClient, kind: &str, what: &str
 }
 
 /// Runs `main` on a filled store, and returns the index as it was before: the log is ahead of it.
-fn ahead<F: Future<Output = Vec<Place>> + 'static>(
+pub(crate) fn ahead<F: Future<Output = Vec<Place>> + 'static>(
     world: &World,
     main: impl FnOnce(World, ObjectStoreClient) -> F + 'static,
 ) -> (MemoryIndex, Vec<Place>) {

@@ -1,0 +1,141 @@
+//! OS-REC-5: blocks that stay unreadable are given up, once for all.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use shingle_chunk_store::Stream;
+use shingle_object_store::{Depth, Emptied, MemoryIndex, OpenReport};
+use shingle_store_api::{ObjectStore, StoreErrorKind};
+
+use crate::recovery::{cut_short, filled, find, with_store};
+use crate::unseen::{Place, ahead, places};
+use crate::world::{World, bytes_of, commit, get, put};
+
+const BUCKET: &str = "bucket";
+
+/// The drive does not give an entry: its header, and the beginning of its data.
+fn fail_reads(world: &World, place: &Place) {
+    world.drives[place.drive].fail_reads(place.chunk, place.offset, place.offset + 300);
+}
+
+fn heal(world: &World) {
+    world.drives.iter().for_each(crate::chunks::MemoryChunks::heal);
+}
+
+/// An opening that accepts the loss, and empties the files.
+fn accept(world: &World) -> (OpenReport, Emptied) {
+    let mut accepting = world.clone();
+    accepting.options.accept_loss = true;
+    let emptied = Rc::new(RefCell::new(Emptied::default()));
+    let heard = emptied.clone();
+    let report = with_store(&accepting, move |store, _| async move {
+        *heard.borrow_mut() = store.empty_given_up().await.unwrap();
+    });
+    (report, emptied.take())
+}
+
+fn is_there(world: &World, place: &Place) -> bool {
+    world.drives[place.drive].chunks(Stream::Data).contains(&place.chunk)
+}
+
+/// Forty objects, and one whose entry the drive does not give. The index is lost, and the object is deleted by one who does not see it.
+fn deleted_unseen() -> (World, Place) {
+    let mut world = filled(2, 40);
+    let (_, lost) = ahead(&world, |world, store| async move {
+        put(&store, BUCKET, "gone", &bytes_of(99, 500), commit("e")).await.unwrap();
+        places(&world, &store, "put", "\"gone\"").await
+    });
+    fail_reads(&world, &lost[0]);
+    world.index = MemoryIndex::new();
+    for _ in 0..2 {
+        let report = with_store(&world, |store, _| async move {
+            store.delete(BUCKET, "gone").await.unwrap();
+            store.collect_garbage().await.unwrap();
+            find(&store, 0, 40).await;
+        });
+        assert!(report.incomplete, "each opening meets it again: {report:?}");
+        assert!(is_there(&world, &lost[0]), "its file stays");
+    }
+    (world, lost[0])
+}
+
+/// All is seen, and the deleted object stays so although it can be read again and the index is lost.
+fn settled(world: &mut World, place: &Place, what: &str) {
+    assert!(!is_there(world, place), "{what}: its file stays");
+    heal(world);
+    for _ in 0..2 {
+        let name = what.to_owned();
+        let report = with_store(world, |store, _| async move {
+            let error = store.head(BUCKET, "gone").await.expect_err("it was deleted");
+            assert_eq!(error.kind, StoreErrorKind::NoSuchKey, "{name}: {error}");
+            find(&store, 0, 40).await;
+            assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "{name}");
+            store.collect_garbage().await.unwrap();
+        });
+        assert!(!report.incomplete && report.damage.is_empty(), "{what}: {report:?}");
+        world.index = MemoryIndex::new();
+    }
+}
+
+#[test]
+fn what_an_accepted_loss_took_never_comes_back() {
+    let (mut world, lost) = deleted_unseen();
+    let (report, emptied) = accept(&world);
+    assert!(report.incomplete && !report.damage.is_empty(), "it is told once more: {report:?}");
+    assert_eq!(emptied, Emptied { files: 1, kept: vec![] });
+    settled(&mut world, &lost, "accepted");
+}
+
+/// The power fails at any request of the opening that accepts the loss, which is then done again.
+#[test]
+fn accepting_a_loss_can_be_cut_anywhere() {
+    let (world, lost) = deleted_unseen();
+    let mut cuts = 0;
+    loop {
+        let mut world = world.fork();
+        let mut accepting = world.clone();
+        accepting.options.accept_loss = true;
+        let ended = !cut_short(&accepting, cuts, |store| async move { drop(store.empty_given_up().await) });
+        world.index.crash(cuts as usize % (1 + world.index.unpersisted()));
+        accept(&world);
+        settled(&mut world, &lost, &format!("cut at request {cuts}"));
+        cuts += 1;
+        if ended {
+            break;
+        }
+    }
+    assert!(cuts > 50, "only {cuts} requests");
+}
+
+/// The index has an object in the file that the drive does not give either: the file stays until the object is deleted.
+#[test]
+fn a_file_with_an_object_that_cannot_be_read_stays_until_that_is_deleted() {
+    let mut world = filled(1, 2);
+    let (before, found) = ahead(&world, |world, store| async move {
+        // Longer than the steps in which a scan passes over what it cannot read.
+        put(&store, BUCKET, "gone", &bytes_of(99, 2000), commit("e")).await.unwrap();
+        put(&store, BUCKET, "known", &bytes_of(98, 2000), commit("e")).await.unwrap();
+        let mut found = places(&world, &store, "put", "\"gone\"").await;
+        found.extend(places(&world, &store, "put", "\"known\"").await);
+        found
+    });
+    world.index = before;
+    let [gone, known] = found[..] else { panic!("two entries") };
+    assert_eq!(gone.chunk, known.chunk);
+    fail_reads(&world, &gone);
+    with_store(&world, |store, _| async move {
+        assert_eq!(get(&store, BUCKET, "known").await.unwrap(), bytes_of(98, 2000));
+    });
+    fail_reads(&world, &known);
+    let (_, emptied) = accept(&world);
+    assert_eq!((emptied.files, emptied.kept.len()), (0, 1));
+    with_store(&world, |store, _| async move {
+        assert_eq!(get(&store, BUCKET, "known").await.unwrap_err().kind, StoreErrorKind::Device);
+        store.delete(BUCKET, "known").await.unwrap();
+        find(&store, 0, 2).await;
+    });
+    let (_, emptied) = accept(&world);
+    assert_eq!(emptied, Emptied { files: 1, kept: vec![] });
+    let report = with_store(&world, |store, _| async move { find(&store, 0, 2).await });
+    assert!(!report.incomplete && report.damage.is_empty(), "{report:?}");
+}
