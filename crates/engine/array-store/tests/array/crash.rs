@@ -73,6 +73,7 @@ fn cuts(seed: u64) -> Vec<Cut> {
                 caller,
                 names: 5,
                 size_max: 150_000,
+                faulty: false,
             })
             .map(|driver| rt.spawn(driver.run(steps)))
             .collect();
@@ -113,6 +114,7 @@ fn recover(seed: u64, cut: Cut) {
             caller: 0,
             names: 5,
             size_max: 60_000,
+            faulty: false,
         };
         driver.run(3).await;
         let again = End::of(&mut random);

@@ -36,6 +36,7 @@ fn history(seed: u64, lost: usize) -> (Vec<MemoryDevice>, Vec<bool>, Model) {
                 caller,
                 names: 6,
                 size_max: 120_000,
+                faulty: true,
             })
             .map(|driver| rt.spawn(driver.run(40)))
             .collect();

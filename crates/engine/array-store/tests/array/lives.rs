@@ -2,12 +2,13 @@
 //! what was deleted is not, and the array opens. Bytes come from the number of their write.
 //!
 //! The drives on which anything may happen stay the same through a chain, so no stripe ever lacks more than parity
-//! makes up for.
+//! makes up for. In some chains small objects go to a buffer, and anything may happen to one of its two files, too.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::buffer::{SimFile, files};
 use crate::common::{Driver, Model, formatted, named, options, shape};
 use futures_util::future::join_all;
 use shingle_array_store::{
@@ -37,6 +38,51 @@ struct Scene {
     take_back: bool,
     rebuild: bool,
     scrub: bool,
+    buffer: Option<[Rc<SimFile>; 2]>,
+}
+
+/// The two files of an array's buffer from life to life. One of them, always the same, may fail, be unreadable in places, or rot.
+#[derive(Clone)]
+struct Buffer {
+    files: [Vec<u8>; 2],
+    victim: usize,
+}
+
+impl Buffer {
+    /// The files in a life.
+    fn begin(&self, rt: &Runtime, random: &mut Random) -> [Rc<SimFile>; 2] {
+        let files = self.files.clone().map(|bytes| SimFile::new(rt, bytes));
+        let victim = files[self.victim].clone();
+        match random.below(8) {
+            0 => victim.fail(),
+            1 => {
+                let (rt, after) = (rt.clone(), Duration::from_micros(random.below(100_000)));
+                rt.clone().spawn_detached(async move {
+                    rt.sleep(after).await;
+                    victim.fail();
+                });
+            }
+            2 => (0..3).for_each(|_| victim.fail_reads(random.below(self.blocks()))),
+            _ => {}
+        }
+        files
+    }
+
+    fn blocks(&self) -> u64 {
+        (self.files[self.victim].len() as u64 / 4096).max(1)
+    }
+
+    /// The files after a life. Writes that had not returned are there or not.
+    fn end(&mut self, files: &[Rc<SimFile>; 2], random: &mut Random) {
+        for (bytes, file) in self.files.iter_mut().zip(files) {
+            *bytes = file.image(random.number());
+        }
+        if random.chance(0.2) {
+            let at = random.below(self.blocks()) as usize * 4096;
+            let block = self.files[self.victim].iter_mut().skip(at).take(4096);
+            block.for_each(|byte| *byte ^= 0x5A);
+        }
+    }
 }
 
 /// Takes out a drive that the array says is none of its own: its fragments have been rebuilt on others.
@@ -72,7 +118,8 @@ async fn try_open(rt: &Runtime, scene: &Scene) -> shingle_array_store::Result<Ar
     let out = seen.drives.iter().filter(|drive| drive.given.is_some() && !drive.in_use && !drive.removed);
     let readmit = out.filter(|_| scene.take_back).map(|drive| drive.id).collect();
     let options = Options { readmit, ..scene.options.clone() };
-    let (store, report) = ArrayStore::open(rt, &scene.there, &IndexPlace::Memory, options).await?;
+    let buffer = scene.buffer.as_ref().map(files);
+    let (store, report) = ArrayStore::open_with_buffer(rt, &scene.there, &IndexPlace::Memory, options, buffer).await?;
     assert_eq!(report.damage, Vec::<String>::new(), "{}", scene.context);
     Ok(store)
 }
@@ -101,6 +148,7 @@ async fn live(rt: Runtime, scene: Scene, model: Rc<RefCell<Model>>, mut random: 
         caller,
         names: 5,
         size_max: 40_000,
+        faulty: true,
     });
     let drivers: Vec<_> = drivers.map(|driver| rt.spawn(driver.run(20))).collect();
     for driver in join_all(drivers).await {
@@ -125,6 +173,10 @@ fn chain(seed: u64) {
     let count = media.len();
     let victims: Vec<usize> = (0..parity).map(|number| (first + number) % count).collect();
     let mut model = Model::default();
+    // Drawn apart: without a buffer a seed does what it always did.
+    let mut apart = Random::new(seed ^ 0xB0FF);
+    let fresh = Buffer { files: [Vec::new(), Vec::new()], victim: apart.below(2) as usize };
+    let mut buffer = apart.chance(0.4).then_some(fresh);
     for number in 0..5 {
         let end = match random.below(4) {
             0 => End::Closed,
@@ -142,11 +194,13 @@ fn chain(seed: u64) {
         let away: Vec<usize> = victims.iter().copied().filter(|_| count > 2 * parity && random.chance(0.2)).collect();
         let mut drawn = Random::new(random.number());
         let (options, take_back) = (options(&mut random), random.chance(0.6));
+        let options = Options { buffer_bytes: 256 << 10, ..options };
         let (rebuild, scrub) = (random.chance(0.4), random.chance(0.3));
         let context = format!("seed {seed}, life {number}, {end:?}, {}, drives {victims:?}, away {away:?}", shape.code);
         let at_risk = victims.clone();
         let (ran, last) = (model.clone(), Duration::from_micros(random.below(400_000)));
-        (media, model) = Sim::new(seed * 100 + number).run(move |rt| async move {
+        let (mut moved, mut of_buffer) = (buffer, Random::new(apart.number()));
+        (media, model, buffer) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let start = |(medium, life): (Medium, &Option<Life>)| match life {
                 Some(life) => {
                     let device = life.begin(&rt, medium);
@@ -159,7 +213,8 @@ fn chain(seed: u64) {
             let there = named(&devices).into_iter().enumerate().filter(|(at, _)| !away.contains(at));
             let there = there.map(|(_, drive)| drive).collect();
             let victims = at_risk.iter().map(|victim| format!("d{victim}")).collect();
-            let scene = Scene { context, there, victims, options, take_back, rebuild, scrub };
+            let files = moved.as_ref().map(|buffer| buffer.begin(&rt, &mut of_buffer));
+            let scene = Scene { context, there, victims, options, take_back, rebuild, scrub, buffer: files.clone() };
             let model = Rc::new(RefCell::new(ran));
             let orderly = matches!(end, End::Closed);
             let life = rt.spawn(live(rt.clone(), scene, model.clone(), Random::new(drawn.number()), orderly));
@@ -177,9 +232,12 @@ fn chain(seed: u64) {
                 End::PowerCut(survival) => Medium::from(&device.crash_image_with(drawn.number(), survival)),
             };
             let left: Vec<Medium> = devices.iter().map(&mut leave).collect();
+            if let (Some(buffer), Some(files)) = (&mut moved, &files) {
+                buffer.end(files, &mut of_buffer);
+            }
             devices.iter().for_each(|device| device.set_faults(Faults::default()));
             let model = model.borrow().clone();
-            (left, model)
+            (left, model, moved)
         });
         for &victim in &victims {
             let geometry = &shape.drives[victim];

@@ -32,6 +32,7 @@ fn agrees_with_a_model() {
                         caller,
                         names: 6,
                         size_max: 200_000,
+                        faulty: false,
                     })
                     .map(|driver| rt.spawn(driver.run(60)))
                     .collect();

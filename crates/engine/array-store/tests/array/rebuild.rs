@@ -46,6 +46,7 @@ async fn work(rt: &Runtime, store: &ArrayStore, model: &Rc<RefCell<Model>>, rand
         caller: 0,
         names: 6,
         size_max: 100_000,
+        faulty: true,
     };
     driver.run(steps).await;
 }

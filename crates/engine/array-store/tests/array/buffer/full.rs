@@ -162,6 +162,7 @@ fn cut_anywhere_with_either_file() {
                         caller,
                         names: 5,
                         size_max: [4_000, 60_000][drawn.below(2) as usize],
+                        faulty: false,
                     })
                     .map(|driver| rt.spawn(driver.run(40)))
                     .collect();

@@ -22,7 +22,7 @@ use shingle_sim::{CommandKind, Random, Sim, SimDevice, Survival, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A file in memory whose power can fail.
-pub(super) struct SimFile {
+pub(crate) struct SimFile {
     rt: Runtime,
     durable: RefCell<Vec<u8>>,
     /// Writes that have not returned.
@@ -34,7 +34,7 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    pub(super) fn new(rt: &Runtime, bytes: Vec<u8>) -> Rc<Self> {
+    pub(crate) fn new(rt: &Runtime, bytes: Vec<u8>) -> Rc<Self> {
         Rc::new(Self {
             rt: rt.clone(),
             durable: RefCell::new(bytes),
@@ -45,8 +45,18 @@ impl SimFile {
         })
     }
 
+    /// From now on every read and write fails.
+    pub(crate) fn fail(&self) {
+        self.broken.set(true);
+    }
+
+    /// A block cannot be read until it is written again.
+    pub(crate) fn fail_reads(&self, block: u64) {
+        self.unreadable.borrow_mut().push(block);
+    }
+
     /// File after a power cut: of writes that have not returned, any blocks of 512 bytes.
-    fn image(&self, seed: u64) -> Vec<u8> {
+    pub(crate) fn image(&self, seed: u64) -> Vec<u8> {
         let mut random = Random::new(seed);
         let mut bytes = self.durable.borrow().clone();
         for (offset, data) in self.pending.borrow().values() {
@@ -96,7 +106,7 @@ impl BufferFile for SimFile {
     }
 }
 
-pub(super) fn files(files: &[Rc<SimFile>; 2]) -> BufferFiles {
+pub(crate) fn files(files: &[Rc<SimFile>; 2]) -> BufferFiles {
     BufferFiles([files[0].clone(), files[1].clone()])
 }
 
