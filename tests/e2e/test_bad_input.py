@@ -1,5 +1,6 @@
 """Bad input is answered clearly: with what is wrong and what to do, with an exit status, never with a panic."""
 
+import json
 import random
 import shutil
 import socket
@@ -149,6 +150,7 @@ def test_a_port_in_use_is_named(tmp_path):
 def test_a_data_directory_in_use_is_named(server):
     serve_refused(server.data, "--listen", "127.0.0.1:0", says=["use", str(server.process.pid)])
     refused("object", "gc", "--data", server.data, status=8)
+    refused("object", "accept-loss", "--yes", "--data", server.data, says=["in use", "stop"], status=8)
     assert server.s3().list_buckets()["Buckets"] == []
 
 
@@ -182,7 +184,7 @@ def test_a_drive_of_another_store_is_refused_and_loses_nothing(tmp_path):
         server.stop()
 
 
-@pytest.mark.parametrize("verb", ["check", "ls", "stat", "gc", "rebuild-index"])
+@pytest.mark.parametrize("verb", ["check", "ls", "stat", "gc", "rebuild-index", "accept-loss"])
 def test_a_directory_without_a_store_is_told_so_and_stays_as_it_is(tmp_path, verb):
     (tmp_path / "readme.txt").write_text("not a store")
     refused("object", verb, "--data", tmp_path, says=["no data directory", "--data"], status=8)
@@ -249,3 +251,16 @@ def test_what_is_no_http_does_not_stop_the_server(server):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(rng.randbytes(rng.randrange(1, 5000)) if attempt % 2 else b"GET / HTTP/9\r\n\r\n")
     assert server.s3().list_buckets()["Buckets"] == []
+
+
+def test_where_all_can_be_read_no_loss_is_accepted(server):
+    server.s3().create_bucket(Bucket="bucket")
+    server.s3().put_object(Bucket="bucket", Key="key", Body=b"bytes")
+    server.stop()
+    said = ok("object", "accept-loss", "--data", server.data)
+    assert "nothing to give up" in said
+    assert json.loads(ok("object", "accept-loss", "--data", server.data, "--json"))["given_up"] == []
+    for drive in server.data.glob("*.zoned"):
+        assert "nothing to give up" in ok("chunk", "accept-loss", drive)
+    server.start()
+    assert server.s3().get_object(Bucket="bucket", Key="key")["Body"].read() == b"bytes"

@@ -89,7 +89,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// `Format` if the drive is too small, or holds a store or data of any kind and [`FormatOptions::force`] is not set;
-    /// `Device`.
+    /// `Device`, also if too few of the zones for metadata can be written to.
     pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: &FormatOptions) -> Result<StoreId> {
         let geometry = dev.geometry().clone();
         check_limits(&geometry)?;
@@ -148,7 +148,12 @@ impl ChunkStore {
                 .into(),
         };
         let config = log_config(store, &layout, 1);
-        MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
+        let log = MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
+        if log.needs_checkpoint() {
+            // It would stop at its first changes.
+            let text = "too few of the zones for metadata can be written to; format with more of them (`--metazones`), or replace the drive";
+            return Err(Error::new(ErrorKind::Device, text));
+        }
         // Last, so that a format that was cut short leaves no store.
         write_superblock(&dev, layout.superzone, &superblock).await.map_err(read_error)?;
         Ok(store)

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, FormatOptions, Options, RecoveryReport, Stream};
 use shingle_runtime::Runtime;
+use shingle_sim::lives::{Harm, Life};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
-use shingle_zoned::{MemoryDevice, ZonedDevice};
+use shingle_zoned::{MemoryDevice, ZoneState, ZonedDevice};
 
 /// One acknowledged append, or the one that was under way when the power failed.
 #[derive(Clone, Copy, Debug)]
@@ -360,4 +361,57 @@ fn a_power_cut_inside_format_or_the_first_opening_leaves_a_drive_that_can_be_use
             }
         });
     }
+}
+
+/// Commands of a format fail, and zones die under it: it says so, and the drive can be formatted again; or it leaves a store that
+/// works. It is durable when it returns.
+#[test]
+fn a_format_under_faults_fails_or_leaves_a_store_that_works() {
+    let (mut failed, mut made) = (0, 0);
+    for seed in seeds(100) {
+        let mut random = Random::new(seed ^ 0xF0);
+        let shape = geometry(&mut random);
+        let zones = shape.zone_count;
+        let life = Life::draw_up_to(Harm::Passing, &mut random, &(0..zones), zones, 1);
+        let result = Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &MemoryDevice::new(shape.clone()));
+            device.set_faults(life.faults.clone());
+            let format = FormatOptions { force: seed % 2 == 0, ..FormatOptions::default() };
+            let (hung, sleeper) = (device.clone(), rt.clone());
+            rt.spawn_detached(async move {
+                for _ in 0..1000 {
+                    sleeper.sleep(std::time::Duration::from_millis(200)).await;
+                    hung.release_hung();
+                }
+            });
+            let result = ChunkStore::format(&rt, Rc::new(device.clone()), &format).await;
+            let device = SimDevice::new(&rt, &device.crash_image_with(seed, survival(&shape)));
+            let context = format!("seed {seed}, {:?}", life.faults);
+            if let Err(error) = &result {
+                assert!(matches!(error.kind, ErrorKind::Device | ErrorKind::Format), "{context}: {error}");
+                let again = FormatOptions { force: true, ..format };
+                if let Err(error) = ChunkStore::format(&rt, Rc::new(device.clone()), &again).await {
+                    // The one zone that can hold the superblock, or several of the six behind it.
+                    let image = device.image();
+                    let is_dead = |zone: &u32| {
+                        matches!(image.zone(ZoneId(*zone)).state, ZoneState::ReadOnly | ZoneState::Offline)
+                    };
+                    let first = shape.conventional_zones;
+                    let dead = (first + 1..first + 7).filter(is_dead).count();
+                    assert!(is_dead(&first) || dead > 1, "{context}: again: {error}");
+                    return false;
+                }
+            }
+            let opened = ChunkStore::open(&rt, Rc::new(device.clone()), Options::default()).await;
+            let (store, report) = opened.unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!(report.damage, [], "{context}");
+            let id = ChunkId::from_u64(2);
+            store.create(id, Stream::Meta).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            store.append(id, 0, vec![Bytes::from(content(9, 0, 100))]).await.unwrap();
+            assert!(store.read(id, 0, 100).await.unwrap() == content(9, 0, 100), "{context}");
+            result.is_ok()
+        });
+        *(if result { &mut made } else { &mut failed }) += 1;
+    }
+    assert!(failed > 2 && made > 10 || std::env::var_os("SHINGLE_SEED").is_some(), "{failed} failed, {made} did not");
 }
