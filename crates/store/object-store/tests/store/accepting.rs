@@ -86,7 +86,8 @@ fn what_an_accepted_loss_took_never_comes_back() {
     settled(&mut world, &lost, "accepted");
 }
 
-/// The power fails at any request of the opening that accepts the loss, which is then done again.
+/// The power fails at any request of the opening that accepts the loss, and of GC meanwhile. Then the drive is healed and the index lost, or the loss
+/// is accepted again.
 #[test]
 fn accepting_a_loss_can_be_cut_anywhere() {
     let (world, lost) = deleted_unseen();
@@ -95,7 +96,19 @@ fn accepting_a_loss_can_be_cut_anywhere() {
         let mut world = world.fork();
         let mut accepting = world.clone();
         accepting.options.accept_loss = true;
-        let ended = !cut_short(&accepting, cuts, |store| async move { drop(store.empty_given_up().await) });
+        let ended = !cut_short(&accepting, cuts, |store| async move {
+            store.collect_garbage().await.unwrap();
+            store.empty_given_up().await.unwrap();
+            store.collect_garbage().await.unwrap();
+        });
+        let mut healed = world.fork();
+        heal(&healed);
+        healed.index = MemoryIndex::new();
+        with_store(&healed, move |store, _| async move {
+            let error = store.head(BUCKET, "gone").await.expect_err("it was deleted");
+            assert_eq!(error.kind, StoreErrorKind::NoSuchKey, "cut at request {cuts}, then healed");
+            find(&store, 0, 40).await;
+        });
         world.index.crash(cuts as usize % (1 + world.index.unpersisted()));
         accept(&world);
         settled(&mut world, &lost, &format!("cut at request {cuts}"));
