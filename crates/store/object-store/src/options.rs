@@ -1,5 +1,6 @@
 //! Options of a store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,9 +50,10 @@ pub struct Options {
     pub backup: BackupOptions,
     /// Drives that the store is known to be on, whatever the index knows: one that is not there is missing.
     pub known_drives: Vec<StoreId>,
-    /// The opening gives up the places that it cannot read: [`empty_given_up`](crate::ObjectStoreClient::empty_given_up) is to empty the files that have it,
-    /// so that no later opening looks for it (OS-REC-5). For an opening by someone who knows that the drives will not get better.
-    pub accept_loss: bool,
+    /// Drives of which the opening gives up the places that it cannot read, so that no later one looks at them (OS-REC-5):
+    /// [`empty_given_up`](crate::ObjectStoreClient::empty_given_up) is to empty the files that have them. For an opening by someone who
+    /// knows that the drives will not get better.
+    pub accept_loss: BTreeSet<StoreId>,
     /// Open although drives are missing: their objects give errors, others work.
     pub allow_missing_drives: bool,
 }
@@ -112,7 +114,7 @@ impl Default for Options {
             gc: GcOptions::default(),
             backup: BackupOptions::default(),
             known_drives: Vec::new(),
-            accept_loss: false,
+            accept_loss: BTreeSet::new(),
             allow_missing_drives: false,
         }
     }

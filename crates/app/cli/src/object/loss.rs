@@ -45,8 +45,9 @@ impl AcceptLoss {
             "What these places hold is given up for good. Objects and buckets that only they tell of are lost; one that was deleted or \
              replaced there may be back as it was before. All else stays.",
         )?;
+        let of = unread.clone();
         let run = |rt| async move {
-            let (objects, emptied) = Offline::accept_loss(&rt, &config).await?;
+            let (objects, emptied) = Offline::accept_loss(&rt, &config, &of).await?;
             objects.close().await;
             Ok::<_, Failure>(emptied)
         };

@@ -284,7 +284,7 @@ impl Keeper {
             Plan::Objects(config, directory, memory) => {
                 let mut drives = Vec::new();
                 let mut directory = directory.lock().await;
-                match opening::open(config, &mut directory, &mut drives, Purpose::Serve, memory.clone(), &health).await
+                match opening::open(config, &mut directory, &mut drives, &Purpose::Serve, memory.clone(), &health).await
                 {
                     Ok(Some(Objects { client, report, ended })) => {
                         objects::log_report(&report);

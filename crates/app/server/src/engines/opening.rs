@@ -2,10 +2,13 @@
 //!
 //! **Owns** SV-SRV-2, with `drive`.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use shingle_base::StoreId;
 use shingle_object_store::{Drive as ObjectDrive, Options as ObjectOptions};
 use shingle_runtime::memory::Memory;
 
@@ -30,31 +33,33 @@ pub(crate) const DRIVE_CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 const OBJECTS_A_SECOND: u64 = 200_000;
 
 /// Purpose of opening a data directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To serve requests.
     Serve,
     /// To look after the objects: no drive is made, and no background work runs, which a check would take for damage.
     /// With `rebuild` the index is made again from the drives: `Some(true)` begins with its newest backup.
     Inspect { rebuild: Option<bool> },
-    /// As to inspect, and what cannot be read is given up.
-    AcceptLoss,
+    /// As to inspect, and these drives' stores give up what they cannot read.
+    AcceptLoss { drives: BTreeSet<StoreId>, paths: BTreeSet<PathBuf> },
 }
 
 impl Purpose {
-    fn options(self, config: &Config) -> ObjectOptions {
+    fn options(&self, config: &Config) -> ObjectOptions {
         let mut options =
             ObjectOptions { allow_missing_drives: config.allow_missing_drives, ..ObjectOptions::default() };
-        let background = self == Self::Serve;
+        let background = *self == Self::Serve;
         (options.gc.enabled, options.backup.enabled) = (background, background);
-        options.accept_loss = self == Self::AcceptLoss;
+        if let Self::AcceptLoss { drives, .. } = self {
+            options.accept_loss.clone_from(drives);
+        }
         options
     }
 
-    fn rebuild(self) -> Option<bool> {
+    fn rebuild(&self) -> Option<bool> {
         match self {
-            Self::Serve | Self::AcceptLoss => None,
-            Self::Inspect { rebuild } => rebuild,
+            Self::Serve | Self::AcceptLoss { .. } => None,
+            Self::Inspect { rebuild } => *rebuild,
         }
     }
 }
@@ -68,7 +73,7 @@ pub(crate) async fn open(
     config: &Config,
     directory: &mut DataDir,
     drives: &mut Vec<Drive>,
-    purpose: Purpose,
+    purpose: &Purpose,
     memory: Arc<Memory>,
     health: &Health,
 ) -> Result<Option<Objects>> {
@@ -104,7 +109,7 @@ pub(crate) async fn open(
         away: away.collect(),
     };
     let objects = objects::start(setup).await?;
-    if purpose == Purpose::Serve
+    if *purpose == Purpose::Serve
         && let Err(error) = directory.note_drives(&known)
     {
         objects.client.close().await;
@@ -129,7 +134,7 @@ async fn start_drives(
     config: &Config,
     directory: &DataDir,
     drives: &mut Vec<Drive>,
-    purpose: Purpose,
+    purpose: &Purpose,
     health: &Health,
 ) -> Result<()> {
     let (configured, wait) = (config.drives(), config.drive_wait);
@@ -139,10 +144,10 @@ async fn start_drives(
         let config = configured[number].clone();
         // An absent drive that was here once, or that cannot be made, is missing. (SV-WAIT-1)
         let known = directory.drives().iter().any(|known| known.path == config.path);
-        let waits = purpose == Purpose::Serve && (known || config.create.is_none());
+        let waits = *purpose == Purpose::Serve && (known || config.create.is_none());
         let (ours, health) = (ours.clone(), health.clone());
         let wait = wait.filter(|_| waits);
-        let accept_loss = purpose == Purpose::AcceptLoss;
+        let accept_loss = matches!(purpose, Purpose::AcceptLoss { paths, .. } if paths.contains(&config.path));
         drive::start(config, number, Manner { ours, wait, blank, health, memory, accept_loss })
     };
     let mut unmade = Vec::new();
@@ -172,7 +177,7 @@ async fn start_drives(
     for (number, error) in unmade {
         if !absent.is_empty() {
             tracing::error!("{error}: it may be one of those that are missing, so it is not made anew");
-        } else if purpose == Purpose::Serve {
+        } else if *purpose == Purpose::Serve {
             drives.push(start(number, Blank::Make).await?);
         } else {
             let message = format!("{error}; `shingle serve` makes drives and stores, commands that only look do not");

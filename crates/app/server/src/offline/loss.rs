@@ -1,5 +1,9 @@
 //! Places that the drives of an object store did not give when it was opened, and giving them up.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use shingle_base::StoreId;
 use shingle_object_store::Emptied;
 use shingle_runtime::Runtime;
 
@@ -15,6 +19,9 @@ pub struct Unread {
     pub places: Vec<String>,
     /// Drives that are away, by the ids of their stores.
     pub missing: Vec<String>,
+    /// The drives of the places: their stores, and their paths.
+    drives: BTreeSet<StoreId>,
+    paths: BTreeSet<PathBuf>,
 }
 
 impl Offline {
@@ -24,23 +31,33 @@ impl Offline {
     /// `Config` if there are arrays only.
     pub fn unread(&self) -> Result<Unread> {
         let report = self.report()?;
-        let hiding = self.drives().iter().filter(|drive| drive.hides);
-        let of_drive = |drive: &crate::engines::drive::Drive| {
-            let path = drive.path.display().to_string();
-            drive.damage.iter().map(|damage| format!("{path}: {damage}")).collect::<Vec<_>>()
-        };
-        let mut places: Vec<String> = hiding.flat_map(of_drive).collect();
-        places.extend(report.damage.iter().filter(|damage| damage.again).map(ToString::to_string));
-        Ok(Unread { places, missing: report.missing_drives.iter().map(ToString::to_string).collect() })
+        let missing = report.missing_drives.iter().map(ToString::to_string).collect();
+        let mut unread = Unread { missing, ..Unread::default() };
+        for drive in self.drives() {
+            let mut places = Vec::new();
+            if drive.hides {
+                places.extend(drive.damage.iter().map(|damage| format!("{}: {damage}", drive.path.display())));
+            }
+            let of_drive = report.damage.iter().filter(|damage| damage.again && damage.store == drive.store);
+            places.extend(of_drive.map(ToString::to_string));
+            if !places.is_empty() {
+                unread.places.extend(places);
+                unread.drives.insert(drive.store);
+                unread.paths.insert(drive.path.clone());
+            }
+        }
+        Ok(unread)
     }
 
-    /// Opens the objects, and gives up what the drives that belong to no array do not give: it is lost from then on, and no later opening
-    /// looks for it (CS-REC-9, OS-REC-5). A power cut leaves it accepted or not; then it can be done again.
+    /// Opens the objects, and gives up what the drives of `unread` do not give: it is lost from then on, and no later opening looks for it
+    /// (CS-REC-9, OS-REC-5). Other drives that fail meanwhile keep what they have. A power cut leaves it accepted or not; then it can be
+    /// done again.
     ///
     /// # Errors
     /// As [`Offline::open`]; `Store` if there is no room for copies, or a drive fails.
-    pub async fn accept_loss(rt: &Runtime, config: &Config) -> Result<(Self, Emptied)> {
-        let objects = Self::open_for(rt, config, Purpose::AcceptLoss).await?;
+    pub async fn accept_loss(rt: &Runtime, config: &Config, unread: &Unread) -> Result<(Self, Emptied)> {
+        let purpose = Purpose::AcceptLoss { drives: unread.drives.clone(), paths: unread.paths.clone() };
+        let objects = Self::open_for(rt, config, &purpose).await?;
         let failed = |error: shingle_store_api::StoreError| Error::new(ErrorKind::Store, error.message);
         let emptied = match objects.client() {
             Some(client) => client.empty_given_up().await.map_err(failed),

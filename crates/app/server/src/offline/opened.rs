@@ -80,10 +80,10 @@ impl Offline {
     /// # Errors
     /// As [`Server::start`](crate::Server::start), but for those of the network.
     pub async fn open(rt: &Runtime, config: &Config, rebuild: Option<bool>) -> Result<Self> {
-        Self::open_for(rt, config, Purpose::Inspect { rebuild }).await
+        Self::open_for(rt, config, &Purpose::Inspect { rebuild }).await
     }
 
-    pub(super) async fn open_for(rt: &Runtime, config: &Config, purpose: Purpose) -> Result<Self> {
+    pub(super) async fn open_for(rt: &Runtime, config: &Config, purpose: &Purpose) -> Result<Self> {
         let mut directory = DataDir::existing(&config.data)?;
         let arrays = config.arrays()?;
         let mut drives = Vec::new();

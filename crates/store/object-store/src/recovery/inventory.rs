@@ -107,8 +107,11 @@ impl Inventory {
         damage: &[Damage],
         index_kept: bool,
     ) -> (Files, Vec<(u64, u32)>) {
-        let hurt = |damage: &&Damage| damage.again || options.accept_loss;
-        let hurt: BTreeSet<u64> = damage.iter().filter(hurt).map(|damage| damage.file).collect();
+        let accepted = |damage: &Damage| options.accept_loss.contains(&damage.store);
+        let files_of = |is: &dyn Fn(&Damage) -> bool| -> BTreeSet<u64> {
+            damage.iter().filter(|damage| is(damage)).map(|damage| damage.file).collect()
+        };
+        let (unseen, given_up) = (files_of(&|damage| damage.again && !accepted(damage)), files_of(&accepted));
         let mut files = Files::default();
         let mut open: BTreeMap<(usize, Stream), usize> = BTreeMap::new();
         let mut to_close = Vec::new();
@@ -118,8 +121,8 @@ impl Inventory {
                 records.get(number).copied().unwrap_or(FileRecord { store: drive.store.0, ..FileRecord::default() });
             let mut file = LogFile::new(Some(found.drive), found.stream, record);
             let last = found.chunks.keys().next_back().copied();
-            file.unseen = hurt.contains(number) && !options.accept_loss;
-            file.given_up = hurt.contains(number) && options.accept_loss;
+            file.unseen = unseen.contains(number);
+            file.given_up = given_up.contains(number);
             for (ordinal, chunk) in &found.chunks {
                 if Some(*ordinal) != last || chunk.sealed {
                     file.closed.insert(*ordinal, End::Sealed(chunk.size));

@@ -1,8 +1,10 @@
 //! OS-REC-5: blocks that stay unreadable are given up, once for all.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
+use shingle_base::StoreId;
 use shingle_chunk_store::Stream;
 use shingle_object_store::{Depth, Emptied, MemoryIndex, OpenReport};
 use shingle_store_api::{ObjectStore, StoreErrorKind};
@@ -24,8 +26,13 @@ fn heal(world: &World) {
 
 /// An opening that accepts the loss, and empties the files.
 fn accept(world: &World) -> (OpenReport, Emptied) {
+    accept_of(world, 0..4)
+}
+
+/// The same, of some drives.
+fn accept_of(world: &World, drives: Range<u64>) -> (OpenReport, Emptied) {
     let mut accepting = world.clone();
-    accepting.options.accept_loss = true;
+    accepting.options.accept_loss = drives.map(|drive| StoreId(0xd0 + drive)).collect();
     let emptied = Rc::new(RefCell::new(Emptied::default()));
     let heard = emptied.clone();
     let report = with_store(&accepting, move |store, _| async move {
@@ -80,6 +87,10 @@ fn settled(world: &mut World, place: &Place, what: &str) {
 #[test]
 fn what_an_accepted_loss_took_never_comes_back() {
     let (mut world, lost) = deleted_unseen();
+    // A drive that nobody was asked about keeps what it has.
+    let other = 1 - lost.drive as u64;
+    let (report, emptied) = accept_of(&world, other..other + 1);
+    assert!(report.incomplete && emptied == Emptied::default() && is_there(&world, &lost), "{report:?}");
     let (report, emptied) = accept(&world);
     assert!(report.incomplete && !report.damage.is_empty(), "it is told once more: {report:?}");
     assert_eq!(emptied, Emptied { files: 1, kept: vec![] });
@@ -95,7 +106,7 @@ fn accepting_a_loss_can_be_cut_anywhere() {
     loop {
         let mut world = world.fork();
         let mut accepting = world.clone();
-        accepting.options.accept_loss = true;
+        accepting.options.accept_loss = (0..4).map(|drive| StoreId(0xd0 + drive)).collect();
         let ended = !cut_short(&accepting, cuts, |store| async move {
             store.collect_garbage().await.unwrap();
             store.empty_given_up().await.unwrap();

@@ -80,7 +80,7 @@ pub(crate) fn small_options() -> Options {
         gc: GcOptions { enabled: false, interval: Duration::from_millis(1), ..GcOptions::default() },
         backup: BackupOptions { enabled: false, ..BackupOptions::default() },
         known_drives: Vec::new(),
-        accept_loss: false,
+        accept_loss: std::collections::BTreeSet::new(),
         allow_missing_drives: false,
     }
 }
