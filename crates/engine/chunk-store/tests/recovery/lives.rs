@@ -108,8 +108,8 @@ impl World {
             (chunk.created, chunk.delete_begun) = (true, chunk.deleted);
             chunk.unsure = stat.sealed || chunk.either;
             chunk.end = stat.size;
-            // Of what was never acknowledged nothing comes later.
-            chunk.writes.retain(|write| write.acked);
+            // Of what was never acknowledged nothing comes later, unless it may lie where this opening could not read (seeds 36458, 43626).
+            chunk.writes.retain(|write| write.acked || told);
         }
     }
 }
