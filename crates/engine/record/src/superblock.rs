@@ -1,7 +1,11 @@
 //! The superblock: identifies the store on a drive; written to the superzone when it is formatted. (SMRstore, section
 //! 5.2.)
 //!
-//! Written as two copies, one after the other, so that one bad block does not cost the store; whichever is good counts.
+//! Written as two copies, so that one bad block does not cost the store; whichever is good counts.
+//!
+//! # Invariants
+//! - RC-SB-1: the second copy is written once the first is durable. A bad first copy without a second is therefore left by a
+//!   format that was cut short, and never by a store. `a_cut_of_the_first_format_leaves_a_drive_without_a_store`.
 
 use std::fmt;
 use std::rc::Rc;
@@ -121,10 +125,12 @@ pub async fn write_superblock(
 ) -> Result<(), DeviceError> {
     assert!(superblock.payload.len() <= SUPERBLOCK_PAYLOAD_MAX, "a superblock is one block");
     dev.manage(zone, ZoneOp::Reset).await?;
-    let copies = vec![superblock.frame(zone, 0), superblock.frame(zone, 1)];
-    dev.write(dev.geometry().start_of(zone), copies).await?;
-    if dev.geometry().volatile_cache {
-        dev.flush().await?;
+    for block in 0..2 {
+        let at = dev.geometry().start_of(zone) + Blocks(u64::from(block));
+        dev.write(at, vec![superblock.frame(zone, block)]).await?;
+        if dev.geometry().volatile_cache {
+            dev.flush().await?;
+        }
     }
     Ok(())
 }
@@ -149,7 +155,14 @@ pub async fn read_superblock_copies(
     let mut worst = SuperblockError::NotFormatted;
     for block in 0..2 {
         match read_copy(dev, zone, block).await {
-            Ok(superblock) => found = found.or(Some(superblock)),
+            Ok(Some(superblock)) => found = found.or(Some(superblock)),
+            Ok(None) => {
+                bad.push(block);
+                // RC-SB-1.
+                if matches!(worst, SuperblockError::Corrupt) {
+                    worst = SuperblockError::NotFormatted;
+                }
+            }
             Err(error) => {
                 bad.push(block);
                 // A copy that cannot be read may be good, and a bad one may be that of any version.
@@ -172,16 +185,17 @@ fn rank(error: &SuperblockError) -> u8 {
     }
 }
 
-async fn read_copy(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Result<Superblock, SuperblockError> {
+/// One copy; `None` if it was not written.
+async fn read_copy(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Result<Option<Superblock>, SuperblockError> {
     let at = dev.geometry().start_of(zone) + Blocks(u64::from(block));
     let bytes = match read_patiently(dev, at, Blocks(1)).await {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.violation(), Some(Violation::PastWritePointer { .. })) => {
-            return Err(SuperblockError::NotFormatted);
+            return Ok(None);
         }
         Err(error) => return Err(SuperblockError::Device(error)),
     };
-    Superblock::parse(&bytes, zone, block).map_err(|error| match error {
+    Superblock::parse(&bytes, zone, block).map(Some).map_err(|error| match error {
         FrameError::NewerVersion([tens, ones]) => {
             let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
             SuperblockError::NewerVersion(digit(tens) * 10 + digit(ones))

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
 use shingle_record::{Superblock, SuperblockError, read_superblock, read_superblock_copies, write_superblock};
 use shingle_runtime::UnixTime;
-use shingle_sim::{Sim, SimDevice};
+use shingle_sim::{Sim, SimDevice, Survival, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 fn superblock() -> Superblock {
@@ -50,6 +50,30 @@ fn two_bad_copies_are_damage() {
         spoil(image, 1);
     };
     assert!(matches!(after(both), Err(SuperblockError::Corrupt)));
+}
+
+/// RC-SB-1: also where any blocks of an unflushed write survive. Afterwards the drive holds the store, or none.
+#[test]
+fn a_cut_of_the_first_format_leaves_a_drive_without_a_store() {
+    for seed in seeds(1000) {
+        Sim::new(seed).run(move |rt| async move {
+            let volatile_cache = seed % 2 == 0;
+            let geometry = Geometry { volatile_cache, ..Geometry::hm_smr(Blocks(16), 4, 0, 4) };
+            let device = SimDevice::new(&rt, &MemoryDevice::new(geometry));
+            let survival = if volatile_cache { Survival::AnySubset } else { Survival::Prefix };
+            let cuts = device.cut_at_every_command(seed, survival);
+            let shared: Rc<dyn ZonedDevice> = Rc::new(device);
+            write_superblock(&shared, ZoneId(0), &superblock()).await.unwrap();
+            for (command, image) in cuts.take() {
+                let device: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));
+                match read_superblock(&device, ZoneId(0)).await {
+                    Ok(found) => assert_eq!(found, superblock()),
+                    Err(SuperblockError::NotFormatted) => {}
+                    Err(error) => panic!("seed {seed}, cut at command {}: {error}", command.number),
+                }
+            }
+        });
+    }
 }
 
 #[test]

@@ -157,10 +157,12 @@ impl Loading {
                 resumed.iter().all(|&(sequence, size)| found.sequence > sequence || found.record.end() <= size)
             };
             let mut scanned: Vec<Found> = scanned.into_iter().filter(lives).collect();
+            let mut taken_out = Vec::new();
             if scanned.iter().any(|found| found.bad.is_some()) {
                 let own = || chunk.groups.iter().flat_map(|group| group.records()).collect();
                 let mut indexed = sparse.clone().unwrap_or_else(own);
-                if choose_again(&mut indexed, &mut scanned) {
+                taken_out = choose_again(&mut indexed, &mut scanned);
+                if !taken_out.is_empty() {
                     known_to = known_to.max(chunk.size);
                     chunk.groups = Groups::default();
                     sparse = Some(indexed);
@@ -176,7 +178,11 @@ impl Loading {
                 let what = format!("bytes {from} to {to} are lost: no record of them was found");
                 damage.push(Damage { chunk: Some(chunk.id), zone: None, what });
             }
-            for record in lost.undecided {
+            hidden |= !lost.undecided.is_empty();
+            // The checkpoint has them until the next one, and so has an opening that does not look at their zones.
+            let kept = |record: &Located| chunk.groups.iter().any(|group| group.records().any(|kept| kept == *record));
+            taken_out.retain(|record| !kept(record) && !lost.undecided.contains(record));
+            for record in lost.undecided.into_iter().chain(taken_out) {
                 undecided.entry(record.zone).or_default().push(record);
             }
             chunk.sealed = sealed_at.is_some();

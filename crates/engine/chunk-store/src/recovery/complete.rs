@@ -15,8 +15,8 @@ use crate::recovery::found::{Found, Trust};
 pub(super) struct Lost {
     pub(super) holes: Vec<(u32, u32)>,
     pub(super) bad: Vec<Bad>,
-    /// Records that a later opening has to judge: torn ones that could have had some of what no other has; those that
-    /// were taken though they cannot be read, where another may turn out to be better; and these others.
+    /// Records that a later opening has to judge: those that were passed over, though they could have some of what no other
+    /// has; those that were taken though they cannot be read, where another may turn out to be better; and these others.
     pub(super) undecided: Vec<Located>,
 }
 
@@ -86,15 +86,13 @@ pub(super) fn complete(
             Step::Hole(from, to) => lost.holes.push((from, to)),
         }
     }
-    if unread {
-        let passed = spoilt.iter().filter(|found| torn_for_good(found)).map(|found| found.record);
-        let missing = |record: &Located| {
-            let in_hole = |&(from, to): &(u32, u32)| record.offset < to && from < record.end();
-            record.end() > chunk.groups.end() || lost.holes.iter().any(in_hole)
-        };
-        let passed: Vec<Located> = passed.filter(missing).collect();
-        lost.undecided.extend(passed);
-    }
+    let passed = spoilt.iter().filter(|found| unread || found.unreadable).map(|found| found.record);
+    let missing = |record: &Located| {
+        let in_hole = |&(from, to): &(u32, u32)| record.offset < to && from < record.end();
+        record.end() > chunk.groups.end() || lost.holes.iter().any(in_hole)
+    };
+    let passed: Vec<Located> = passed.filter(missing).collect();
+    lost.undecided.extend(passed);
     chunk.size = chunk.groups.end().max(sure_to);
     lost
 }
@@ -116,21 +114,18 @@ fn undecided(taken: &Found, spoilt: &[Found], unread: bool) -> Vec<Located> {
 
 /// Takes a record out of what the index has of a chunk, if the scan found it bad and has another of its bytes: an
 /// earlier opening that could not read it had put it there, and this one chooses anew (CS-REC-8). It counts as durable,
-/// for the index had it. Returns whether there was one.
-pub(super) fn choose_again(indexed: &mut Vec<Located>, scanned: &mut [Found]) -> bool {
-    let had = indexed.len();
+/// for the index had it. Returns those that were taken out.
+pub(super) fn choose_again(indexed: &mut Vec<Located>, scanned: &mut [Found]) -> Vec<Located> {
+    let mut taken_out = Vec::new();
     let others: Vec<Located> = scanned.iter().map(|found| found.record).collect();
     for found in scanned.iter_mut().filter(|found| found.bad.is_some()) {
         let rivals = others.iter().any(|other| *other != found.record && overlap(other, &found.record));
-        let before = indexed.len();
-        if rivals {
-            indexed.retain(|record| *record != found.record);
-        }
-        if indexed.len() < before {
+        if rivals && let Some(at) = indexed.iter().position(|record| *record == found.record) {
+            taken_out.push(indexed.remove(at));
             found.trust = Trust::Sure;
         }
     }
-    indexed.len() < had
+    taken_out
 }
 
 /// A step from a chunk's start to its end.

@@ -23,7 +23,8 @@
 //! - CS-REC-8: an opening that could not read all decides nothing for good. A torn record with some of what nothing else
 //!   has is passed over while there may be a better one, and its zone is kept and looked at again (CS-ZONE-4). A record
 //!   that cannot be read may be torn, too: where another may be better, the zones of both are kept, and a later opening
-//!   chooses anew, whichever is in the index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). `hidden`
+//!   chooses anew, whichever is in the index (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). The zone of a
+//!   record that is taken out of the index is looked at by each opening until a checkpoint has the new choice. `hidden`
 //!   in the report tells the caller that a later opening may see more.
 //!   `a_torn_record_is_judged_by_the_opening_that_can_read_all`.
 //! - CS-REC-9: an opening that accepts a loss judges as any other does, and is the last to look at what it could not read: once it has

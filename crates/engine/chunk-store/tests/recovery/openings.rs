@@ -311,11 +311,14 @@ fn what_could_not_be_read_comes_back_and_never_over_what_came_after() {
 /// that needs no look (`an_opening_reads_no_zone_that_is_garbage_or_was_finished_early`). In 9709 and 15532 a mark
 /// covered a block that the opening which made it could not read
 /// (`marks_of_what_lies_between_bad_blocks_cover_none_of_them`). In 12227 and 25432 a torn copy and its original could
-/// not be read, and the copy stayed (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). Those tests show
+/// not be read, and the copy stayed (`of_records_that_cannot_be_read_a_later_opening_chooses_again`). In 148412 a good
+/// record took the place of a torn one for one opening only, and in 134930 an unreadable one made room for a good one of
+/// fewer bytes for good (`the_zone_of_a_record_that_another_replaced_is_looked_at_again` and
+/// `an_unreadable_record_with_bytes_that_no_other_has_is_looked_at_again` of `recovery`). Those tests show
 /// each alone, whatever seeds come to mean.
 #[test]
 fn chains_that_once_failed() {
-    for seed in [1244, 2739, 3145, 4476, 5731, 9709, 12227, 15532, 25432] {
+    for seed in [1244, 2739, 3145, 4476, 5731, 9709, 12227, 15532, 25432, 134930, 148412] {
         let mut met = Met::default();
         chain(seed, false, &mut met);
         assert!(met.holes > 0 && met.cut_openings > 0 && met.damage > 0, "seed {seed} met too little: {met:?}");

@@ -286,6 +286,44 @@ fn of_records_that_cannot_be_read_a_later_opening_chooses_again() {
     }
 }
 
+/// The chunk of a checkpoint with these records, and `scanned` beside it: where its records lie, those that are held, and
+/// whether anything is hidden.
+fn loaded(records: &[Located], scanned: &[Found]) -> (Vec<(u32, u32)>, Vec<Located>, bool) {
+    let runs = records.iter().map(|&record| (Run::of(record), 5)).collect();
+    let size = records.last().map_or(0, Located::end);
+    let entry = ChunkEntry { id: id(), stream: Stream::Data, sealed: false, birth: 1, size, since: 0, runs };
+    let mut loading = Loading::default();
+    loading.load(entry, &BTreeMap::new(), |_| true);
+    scanned.iter().for_each(|&found| loading.found(id(), found));
+    let Chunks { table, undecided, hidden, .. } = loading.finish(&mut Vec::new());
+    (zones(&table), undecided.into_values().flatten().collect(), hidden)
+}
+
+/// CS-REC-8: the checkpoint has a record that is rotten, and the scan finds a good one. A mark would say that the zone of the
+/// first needs no look, and the next opening would take it from the checkpoint.
+#[test]
+fn the_zone_of_a_record_that_another_replaced_is_looked_at_again() {
+    let rotten = Found { record: located(2, 9, 0, 10), ..found(9, 0, Trust::Sure, Some((0, 10))) };
+    let good = Found { landed: true, ..found(3, 0, Trust::Sure, None) };
+    assert_eq!(loaded(&[rotten.record], &[rotten, good]), (vec![(1, 10)], vec![rotten.record], false));
+    assert_eq!(
+        loaded(&[good.record], &[rotten, good]),
+        (vec![(1, 10)], vec![], false),
+        "a checkpoint has the good one"
+    );
+}
+
+/// CS-REC-8: a record cannot be read, and all but its beginning has a good copy. Its beginning has nothing else.
+#[test]
+fn an_unreadable_record_with_bytes_that_no_other_has_is_looked_at_again() {
+    let unreadable =
+        Found { record: located(2, 9, 0, 20), unreadable: true, ..found(9, 0, Trust::Sure, Some((12, 16))) };
+    let part = found(3, 10, Trust::Sure, None);
+    let held = vec![unreadable.record];
+    assert_eq!(loaded(&[unreadable.record], &[unreadable, part]), (vec![(1, 20)], held.clone(), true));
+    assert_eq!(loaded(&[], &[unreadable, part]), (vec![(1, 20)], held, true), "the checkpoint has neither");
+}
+
 /// CS-APP-5: the entry says that all before its place was durable, and that older records past it are dead.
 #[test]
 fn a_chunk_that_was_gone_on_with_has_all_bytes_before_that_place() {
