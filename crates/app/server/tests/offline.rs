@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use common::{Scratch, block_on, config, with_three_drives};
 use shingle_server::{Access, Config, Error, Offline, Server};
-use shingle_store_api::{Commit, ObjectStore, Place, StoreErrorKind, StoreResult};
+use shingle_store_api::{Commit, ObjectStore, SiteName, StoreErrorKind, StoreResult};
 
 const LARGE: usize = 3 << 20;
 
@@ -70,10 +70,10 @@ fn single_objects_are_read_written_and_deleted_without_the_server() {
         let server = Server::start(config.clone()).await.unwrap();
         let store = server.store();
         store.create_bucket("warm").await.unwrap();
-        store.at(Place::Location("shelf")).unwrap().create_bucket("cold").await.unwrap();
+        store.at(SiteName::Location("shelf")).unwrap().create_bucket("cold").await.unwrap();
         put(&*store, "warm", "small", bytes_of(b's', 100)).await.unwrap();
         put(&*store, "cold", "large", bytes_of(b'l', LARGE)).await.unwrap();
-        put(&*store.at(Place::Class("STANDARD_IA")).unwrap(), "warm", "apart", bytes_of(b'a', LARGE)).await.unwrap();
+        put(&*store.at(SiteName::Class("STANDARD_IA")).unwrap(), "warm", "apart", bytes_of(b'a', LARGE)).await.unwrap();
         drop(store);
         server.stop().await;
     });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{Scratch, block_on, config, get, make_bucket, run_once, with_three_drives};
 use shingle_server::{Config, ErrorKind, Server};
-use shingle_store_api::{Place, StoreErrorKind};
+use shingle_store_api::{SiteName, StoreErrorKind};
 
 /// A configuration with an array on these drives beside what is there.
 fn with_array(mut config: Config, drives: &[PathBuf]) -> Config {
@@ -84,7 +84,7 @@ fn an_engine_that_cannot_be_opened_leaves_the_others_serving() {
         assert_eq!(store.bucket("first").await.unwrap().name, "first");
         assert_eq!(store.bucket("cold").await.unwrap_err().kind, StoreErrorKind::Unavailable);
         assert_eq!(store.bucket("none").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
-        let shelf = store.at(Place::Location("shelf")).unwrap();
+        let shelf = store.at(SiteName::Location("shelf")).unwrap();
         assert_eq!(shelf.create_bucket("more").await.unwrap_err().kind, StoreErrorKind::Unavailable);
         let said = get(server.admin().unwrap(), "/readyz");
         assert!(

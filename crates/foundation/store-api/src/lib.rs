@@ -18,7 +18,7 @@ pub use error::{StoreError, StoreErrorKind, StoreResult};
 pub use finding::{Finding, NAMES_MAX, Named, Touched};
 pub use object::{ObjectReader, ObjectStore, ObjectWriter, StoreFuture};
 pub use types::{
-    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, SiteName,
     StoreUsage, UploadInfo, UploadListing, common_prefix,
 };
 pub use upload_id::UploadId;

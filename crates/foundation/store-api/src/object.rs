@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::error::StoreResult;
 use crate::types::{
-    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, Place,
+    BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, PartInfo, SiteName,
     StoreUsage, UploadInfo, UploadListing,
 };
 use crate::upload_id::UploadId;
@@ -80,10 +80,10 @@ pub trait ObjectStore: Send + Sync {
     /// Ends an upload and drops its parts.
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()>;
 
-    /// The same store, with new buckets, objects and uploads at `place`. `None`: there is no such place, as in every
+    /// The same store, with new buckets, objects and uploads at `site`. `None`: there is no such site, as in every
     /// store that has but one.
-    fn at(&self, place: Place<'_>) -> Option<Arc<dyn ObjectStore>> {
-        let _ = place;
+    fn at(&self, site: SiteName<'_>) -> Option<Arc<dyn ObjectStore>> {
+        let _ = site;
         None
     }
 

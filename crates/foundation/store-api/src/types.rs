@@ -12,16 +12,16 @@ pub struct BucketInfo {
     pub name: String,
     /// When it was created, in seconds since 1970.
     pub created_unix_s: u64,
-    /// Default place of its objects, if the store has several places and it is not the first of them.
+    /// Name of its objects' site, if the store has several sites and it is not the first of them.
     pub location: Option<String>,
 }
 
-/// A place in a store that has several.
+/// Name of a site, in a store that is made of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// The place of that name.
+pub enum SiteName<'a> {
+    /// The site of that name.
     Location(&'a str),
-    /// The place of that storage class.
+    /// The site of that storage class.
     Class(&'a str),
 }
 

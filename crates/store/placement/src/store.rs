@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::{join_all, try_join_all};
 use shingle_store_api::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
-    ObjectStore, ObjectWriter, PartInfo, Place, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage,
+    ObjectStore, ObjectWriter, PartInfo, SiteName, StoreError, StoreErrorKind, StoreFuture, StoreResult, StoreUsage,
     UploadId, UploadInfo, UploadListing,
 };
 
@@ -369,12 +369,12 @@ impl ObjectStore for Placement {
     }
 
     /// `STANDARD` is the class of the site that has no other, or else of the first.
-    fn at(&self, place: Place<'_>) -> Option<Arc<dyn ObjectStore>> {
+    fn at(&self, name: SiteName<'_>) -> Option<Arc<dyn ObjectStore>> {
         let sites = &self.shared.sites;
-        let at = match place {
-            Place::Location(name) => sites.iter().position(|site| site.name == name)?,
-            Place::Class(STANDARD) => sites.iter().position(|site| site.class.is_none()).unwrap_or(0),
-            Place::Class(class) => sites.iter().position(|site| site.class.as_deref() == Some(class))?,
+        let at = match name {
+            SiteName::Location(location) => sites.iter().position(|site| site.name == location)?,
+            SiteName::Class(STANDARD) => sites.iter().position(|site| site.class.is_none()).unwrap_or(0),
+            SiteName::Class(class) => sites.iter().position(|site| site.class.as_deref() == Some(class))?,
         };
         Some(Arc::new(Self { shared: self.shared.clone(), target: Some(at) }))
     }

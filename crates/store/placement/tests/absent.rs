@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use shingle_placement::{Noted, Notes, Placement, Site};
-use shingle_store_api::{Commit, ObjectInfo, ObjectStore, Place, StoreError, StoreErrorKind, StoreResult, forward};
+use shingle_store_api::{Commit, ObjectInfo, ObjectStore, SiteName, StoreError, StoreErrorKind, StoreResult, forward};
 use shingle_store_testing::MemoryStore;
 
 /// A store that does not answer.
@@ -80,7 +80,7 @@ async fn a_site_that_does_not_answer_stops_its_own_buckets_alone() {
     assert_eq!((buckets.len(), buckets[0]), (3, ("cold", 7)), "{buckets:?}");
 
     // A bucket that could not be made there is not noted, or it would stop, too.
-    let cold = all.at(Place::Class("COLD")).unwrap();
+    let cold = all.at(SiteName::Class("COLD")).unwrap();
     assert_eq!(put(&*cold, "free").await.err(), unavailable);
     assert!(pad.0.lock().unwrap().is_empty());
     assert_eq!(put(&all, "free").await, Ok(()));
@@ -111,7 +111,7 @@ async fn a_bucket_is_noted_before_it_is_made_and_what_a_site_has_replaces_what_w
     assert_eq!(all.learn(0, &*fast).await.unwrap(), []);
     assert_eq!(all.head("old", "k").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
     all.create_bucket("b").await.unwrap();
-    put(&*all.at(Place::Class("COLD")).unwrap(), "b").await.unwrap();
+    put(&*all.at(SiteName::Class("COLD")).unwrap(), "b").await.unwrap();
     assert_eq!(*pad.0.lock().unwrap(), ["+drives b", "+shelf /b"]);
     assert!(all.delete("b", "k").await.unwrap());
     all.delete_bucket("b").await.unwrap();

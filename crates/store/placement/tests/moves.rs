@@ -10,7 +10,7 @@ use bytes::Bytes;
 use shingle_placement::{Placement, Site};
 use shingle_store_api::{
     BucketInfo, Commit, CompletedPart, Condition, ListRequest, Listing, Metadata, ObjectInfo, ObjectReader,
-    ObjectStore, ObjectWriter, Place, StoreFuture, UploadId, forward,
+    ObjectStore, ObjectWriter, SiteName, StoreFuture, UploadId, forward,
 };
 use shingle_store_testing::MemoryStore;
 
@@ -172,7 +172,7 @@ impl Stores {
 }
 
 async fn put(all: &Placement, class: usize, key: &str, etag: &str) {
-    let store = all.at(Place::Class(CLASSES[class])).unwrap();
+    let store = all.at(SiteName::Class(CLASSES[class])).unwrap();
     let mut writer = store.begin_put("b", key).await.unwrap();
     writer.write(Bytes::from(etag.to_owned())).await.unwrap();
     writer.commit(Commit { etag: etag.to_owned(), ..Commit::default() }).await.unwrap();
@@ -180,7 +180,7 @@ async fn put(all: &Placement, class: usize, key: &str, etag: &str) {
 
 /// An upload in one part.
 async fn upload(all: &Placement, class: usize, key: &str, etag: &str) {
-    let store = all.at(Place::Class(CLASSES[class])).unwrap();
+    let store = all.at(SiteName::Class(CLASSES[class])).unwrap();
     let id = store.begin_upload("b", key, Metadata::new()).await.unwrap().id;
     let mut part = store.begin_part("b", key, id, 1).await.unwrap();
     part.write(Bytes::from(etag.to_owned())).await.unwrap();
@@ -339,7 +339,7 @@ async fn what_was_made_under_a_condition_is_not_replaced_by_who_went_away() {
         let mut writers = Vec::new();
         for etag in ["0", "1"] {
             let class = CLASSES[(seed as usize + writers.len()) % 3];
-            let mut writer = all.at(Place::Class(class)).unwrap().begin_put("b", "k").await.unwrap();
+            let mut writer = all.at(SiteName::Class(class)).unwrap().begin_put("b", "k").await.unwrap();
             writer.write(Bytes::from(etag)).await.unwrap();
             let condition = Condition { absent: true, etag: None };
             writers.push(writer.commit(Commit { etag: etag.to_owned(), condition, ..Commit::default() }));
@@ -371,7 +371,7 @@ async fn a_bucket_is_whole_whoever_goes_away_from_it() {
         calm().await;
         let made = all.create_bucket("c").await;
         assert!(made.is_ok() || all.bucket("c").await.is_ok(), "{patience}: {made:?}");
-        let cold = all.at(Place::Class("COLD")).unwrap();
+        let cold = all.at(SiteName::Class("COLD")).unwrap();
         unless_gone(patience, cold.begin_put("c", "k")).await;
         calm().await;
         unless_gone(patience, all.delete_bucket("c")).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shingle_placement::{Placement, Site};
 use shingle_store_api::{
-    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, Place, StoreErrorKind, UploadId,
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, SiteName, StoreErrorKind, UploadId,
 };
 use shingle_store_testing::MemoryStore;
 
@@ -43,7 +43,7 @@ async fn put(store: &dyn ObjectStore, key: &str, commit: Commit) -> Result<(), S
 }
 
 fn cold(all: &Placement) -> Arc<dyn ObjectStore> {
-    all.at(Place::Class("COLD")).unwrap()
+    all.at(SiteName::Class("COLD")).unwrap()
 }
 
 async fn etag_and_class(store: &dyn ObjectStore, key: &str) -> (String, Option<String>) {
@@ -78,7 +78,7 @@ async fn an_object_goes_where_its_class_says_and_is_nowhere_else() {
     assert!(all.delete("b", "other").await.unwrap());
     assert!(!all.delete("b", "other").await.unwrap());
     assert_eq!(all.head("b", "other").await.unwrap_err().kind, StoreErrorKind::NoSuchKey);
-    assert!(all.at(Place::Class("NONE")).is_none() && all.at(Place::Location("COLD")).is_none());
+    assert!(all.at(SiteName::Class("NONE")).is_none() && all.at(SiteName::Location("COLD")).is_none());
 }
 
 #[tokio::test]
@@ -200,13 +200,13 @@ async fn shown(store: &dyn ObjectStore, mut request: ListRequest) -> Vec<String>
 async fn buckets_live_where_they_were_made_and_are_deleted_with_their_guests() {
     let stores = Stores::new();
     let all = stores.open().await;
-    let shelf = all.at(Place::Location("shelf")).unwrap();
+    let shelf = all.at(SiteName::Location("shelf")).unwrap();
     assert_eq!(shelf.create_bucket("b").await.unwrap().location.as_deref(), Some("shelf"));
     assert_eq!(all.create_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketExists);
     all.create_bucket("a").await.unwrap();
     put(&all, "k", commit("1")).await.unwrap();
     assert_eq!(keys(&*stores.cold, "b").await, ["k"]);
-    let standard = all.at(Place::Class("STANDARD")).unwrap();
+    let standard = all.at(SiteName::Class("STANDARD")).unwrap();
     put(&*standard, "s", commit("2")).await.unwrap();
     assert_eq!(keys(&*stores.fast, "/b").await, ["s"]);
     // Found again by whoever opens the stores next.

@@ -7,7 +7,7 @@ use super::{Service, owner};
 use crate::errors;
 use crate::headers::timestamp_s;
 use crate::options::PAGE_MAX;
-use shingle_store_api::{Place, StoreErrorKind};
+use shingle_store_api::{SiteName, StoreErrorKind};
 
 /// The region that `GetBucketLocation` does not name, and in which one's own bucket may be made again, for reasons of S3's history.
 const REGION_UNNAMED: &str = "us-east-1";
@@ -26,7 +26,7 @@ impl Service {
         let store = match asked.as_ref().map(BucketLocationConstraint::as_str) {
             None | Some("") => self.store.clone(),
             Some(region) if region == self.region => self.store.clone(),
-            Some(place) => self.store.at(Place::Location(place)).ok_or_else(|| {
+            Some(place) => self.store.at(SiteName::Location(place)).ok_or_else(|| {
                 let ours = &self.region;
                 s3_error!(
                     IllegalLocationConstraintException,

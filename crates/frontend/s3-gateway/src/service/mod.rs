@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
-use shingle_store_api::{Condition, ObjectStore, Place, StoreError, StoreErrorKind};
+use shingle_store_api::{Condition, ObjectStore, SiteName, StoreError, StoreErrorKind};
 
 use crate::errors;
 use crate::options::Limits;
@@ -46,7 +46,7 @@ impl Service {
         let Some(class) = class.map(StorageClass::as_str).filter(|class| !class.is_empty()) else {
             return Ok(self.store.clone());
         };
-        match self.store.at(Place::Class(class)) {
+        match self.store.at(SiteName::Class(class)) {
             Some(store) => Ok(store),
             None if class == StorageClass::STANDARD => Ok(self.store.clone()),
             None => Err(s3_error!(InvalidStorageClass, "there is no storage class {class} on this server")),
