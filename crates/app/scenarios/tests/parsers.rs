@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use shingle_base::{BufferPool, StoreId, ZoneId, crc32c};
 use shingle_record::{
-    INFO_SIZE, Place, RecordType, SUPERBLOCK, Superblock, ZONE_HEAD, frame, frame_sliced, frame_zone_head,
+    INFO_SIZE, RecordPlace, RecordType, SUPERBLOCK, Superblock, ZONE_HEAD, frame, frame_sliced, frame_zone_head,
 };
 use shingle_runtime::UnixTime;
 use shingle_scenarios::parsers::{ALL, CHUNK, Parser, array_chain};
@@ -15,7 +15,7 @@ use shingle_scenarios::parsers::{ALL, CHUNK, Parser, array_chain};
 /// Inputs of each kind for each parser.
 const INPUTS: u64 = 4000;
 
-const ORIGIN: Place = Place { store: StoreId(1), epoch: 9, zone: ZoneId(1), block: 0 };
+const ORIGIN: RecordPlace = RecordPlace { store: StoreId(1), epoch: 9, zone: ZoneId(1), block: 0 };
 
 /// Real bytes, one for each kind of record.
 fn specimens() -> Vec<Vec<u8>> {
@@ -28,7 +28,7 @@ fn specimens() -> Vec<Vec<u8>> {
     let data = Bytes::from(vec![3u8; 10_000]);
     let sliced = frame_sliced(RecordType(0x0101), &ORIGIN, 10, CHUNK, 0, &[data], &BufferPool::new(0));
     let range = [10_000u32, 100, 9_000].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
-    let superblock = Place { epoch: 0, zone: ZoneId(0), ..ORIGIN };
+    let superblock = RecordPlace { epoch: 0, zone: ZoneId(0), ..ORIGIN };
     vec![
         frame(RecordType(0x0201), &ORIGIN, 11, [1; INFO_SIZE], &[&journal]).to_vec(),
         frame_zone_head(StoreId(1), 9, ZoneId(1), 0x0100, UnixTime { nanos: 5 }).to_vec(),

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, crc32c};
 
-use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, MAGIC, Place, RecordType};
+use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, MAGIC, RecordPlace, RecordType};
 use crate::slices::{sliced_record_blocks, verify_sliced};
 
 impl Header {
@@ -34,7 +34,7 @@ pub fn record_blocks(length: u64) -> Blocks {
 }
 
 /// Frames a plain record; `payload` is its pieces, one after the other.
-pub fn frame(kind: RecordType, place: &Place, sequence: u64, info: [u8; INFO_SIZE], payload: &[&[u8]]) -> Bytes {
+pub fn frame(kind: RecordType, place: &RecordPlace, sequence: u64, info: [u8; INFO_SIZE], payload: &[&[u8]]) -> Bytes {
     let length: usize = payload.iter().map(|piece| piece.len()).sum();
     let mut buffer = AlignedBuf::zeroed(record_blocks(length as u64));
     let mut at = HEADER_SIZE;
@@ -73,7 +73,8 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = Place { store: StoreId(0x1122_3344_5566_7788), epoch: 9, zone: ZoneId(3), block: 5 };
+    const PLACE: RecordPlace =
+        RecordPlace { store: StoreId(0x1122_3344_5566_7788), epoch: 9, zone: ZoneId(3), block: 5 };
 
     fn sample() -> Bytes {
         frame(RecordType(0x0102), &PLACE, 77, [0xAB; INFO_SIZE], &[b"pay", b"load"])

@@ -78,7 +78,7 @@ const _: () = {
 
 /// Place of a record, and generation of its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPlace {
     /// The store it belongs to.
     pub store: StoreId,
     /// Generation of its zone: the sequence number of the zone's head.
@@ -99,7 +99,7 @@ pub struct Header {
     /// Bytes of payload, without slice footers.
     pub length: u32,
     /// Place of the record.
-    pub place: Place,
+    pub place: RecordPlace,
     /// Its sequence number.
     pub sequence: u64,
     /// Bytes defined by the record's type.
@@ -121,7 +121,7 @@ pub struct Expect {
 
 impl Expect {
     /// Everything about a place.
-    pub fn place(place: &Place) -> Self {
+    pub fn place(place: &RecordPlace) -> Self {
         Self { store: Some(place.store), epoch: Some(place.epoch), at: Some((place.zone, place.block)) }
     }
 }
@@ -184,7 +184,7 @@ impl Header {
         if crc32c(&bytes[..offset_of!(RawHeader, crc)]) != raw.crc.get() {
             return Err(FrameError::BadHeader);
         }
-        let place = Place {
+        let place = RecordPlace {
             store: StoreId(raw.store.get()),
             epoch: raw.epoch.get(),
             zone: ZoneId(raw.zone.get()),

@@ -15,7 +15,7 @@ mod superblock;
 mod zone_head;
 
 pub use frame::{frame, keep_metadata, keep_unless_hollow, record_blocks};
-pub use header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
+pub use header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,
     parse_journal, room_for_checkpoint,

@@ -15,7 +15,7 @@ use std::fmt;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, AlignedBuilder, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
 
-use crate::header::{FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
+use crate::header::{FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 
 /// Bytes of data in a slice.
 pub const SLICE_SIZE: usize = 4096;
@@ -88,7 +88,7 @@ pub fn sliced_capacity(blocks: Blocks) -> u64 {
 /// the cache.
 pub fn frame_sliced(
     kind: RecordType,
-    place: &Place,
+    place: &RecordPlace,
     sequence: u64,
     chunk: ChunkId,
     offset: u32,
@@ -158,7 +158,7 @@ impl SlicedFramer {
     }
 
     /// The record.
-    pub fn finish(mut self, kind: RecordType, place: &Place, sequence: u64, pool: &BufferPool) -> Bytes {
+    pub fn finish(mut self, kind: RecordType, place: &RecordPlace, sequence: u64, pool: &BufferPool) -> Bytes {
         assert!(self.done == self.length, "a record lacks bytes that were announced");
         let info = DataInfo { chunk: self.chunk, offset: self.offset, durable: self.durable }.encode();
         let header = Header {
@@ -179,7 +179,7 @@ impl SlicedFramer {
 /// shared zeros in place of slices. So an experiment on a modelled drive spends no time on bytes that are never read.
 pub fn frame_hollow(
     kind: RecordType,
-    place: &Place,
+    place: &RecordPlace,
     sequence: u64,
     chunk: ChunkId,
     offset: u32,
@@ -365,7 +365,7 @@ mod tests {
     use crate::header::Expect;
     use shingle_base::{StoreId, ZoneId};
 
-    const PLACE: Place = Place { store: StoreId(7), epoch: 9, zone: ZoneId(3), block: 5 };
+    const PLACE: RecordPlace = RecordPlace { store: StoreId(7), epoch: 9, zone: ZoneId(3), block: 5 };
 
     fn id() -> ChunkId {
         ChunkId(std::array::from_fn(|at| at as u8 + 1))

@@ -16,7 +16,7 @@ use shingle_runtime::UnixTime;
 use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice, read_patiently};
 
 use crate::frame::frame;
-use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, Place, RecordType};
+use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 
 /// The type of superblocks.
 pub const SUPERBLOCK: RecordType = RecordType(2);
@@ -85,7 +85,7 @@ impl Superblock {
         info[..4].copy_from_slice(&self.engine.to_le_bytes());
         info[4..8].copy_from_slice(&self.version.to_le_bytes());
         info[8..16].copy_from_slice(&self.formatted.nanos.to_le_bytes());
-        let place = Place { store: self.store, epoch: 0, zone, block };
+        let place = RecordPlace { store: self.store, epoch: 0, zone, block };
         frame(SUPERBLOCK, &place, 0, info, &[&self.payload])
     }
 

@@ -5,7 +5,7 @@ use shingle_base::{StoreId, ZoneId};
 use shingle_runtime::UnixTime;
 
 use crate::frame::frame;
-use crate::header::{Expect, FrameError, Header, INFO_SIZE, Place, RecordType};
+use crate::header::{Expect, FrameError, Header, INFO_SIZE, RecordPlace, RecordType};
 
 /// The type of zone heads.
 pub const ZONE_HEAD: RecordType = RecordType(1);
@@ -28,7 +28,7 @@ pub fn frame_zone_head(store: StoreId, epoch: u64, zone: ZoneId, kind: u16, open
     let mut info = [0; INFO_SIZE];
     info[..2].copy_from_slice(&kind.to_le_bytes());
     info[2..10].copy_from_slice(&opened.nanos.to_le_bytes());
-    frame(ZONE_HEAD, &Place { store, epoch, zone, block: 0 }, epoch, info, &[])
+    frame(ZONE_HEAD, &RecordPlace { store, epoch, zone, block: 0 }, epoch, info, &[])
 }
 
 /// Reads the head of `zone` off its first block.
@@ -62,8 +62,13 @@ mod tests {
         let head = ZoneHead { store: StoreId(5), epoch: 42, kind: 0x0102, opened };
         assert_eq!(read_zone_head(&bytes, Some(StoreId(5)), ZoneId(7)), Ok(head));
         assert_eq!(read_zone_head(&bytes, None, ZoneId(8)), Err(FrameError::WrongPlace(ZoneId(7), 0)));
-        let other =
-            frame(RecordType(9), &Place { store: StoreId(5), epoch: 1, zone: ZoneId(7), block: 0 }, 1, [0; 32], &[]);
+        let other = frame(
+            RecordType(9),
+            &RecordPlace { store: StoreId(5), epoch: 1, zone: ZoneId(7), block: 0 },
+            1,
+            [0; 32],
+            &[],
+        );
         assert_eq!(read_zone_head(&other, None, ZoneId(7)), Err(FrameError::NotARecord));
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId, crc32c};
-use shingle_record::{INFO_SIZE, Place, RecordType, Scanned, ZoneScanner, frame};
+use shingle_record::{INFO_SIZE, RecordPlace, RecordType, Scanned, ZoneScanner, frame};
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
@@ -21,7 +21,7 @@ fn full_zone() -> MemoryDevice {
     let start = device.geometry().start_of(ZONE);
     let payload = vec![0x5A; 60 << 10];
     for block in (0..BLOCKS).step_by(RECORD as usize) {
-        let place = Place { store: STORE, epoch: 9, zone: ZONE, block };
+        let place = RecordPlace { store: STORE, epoch: 9, zone: ZONE, block };
         let record = frame(RecordType(0x77), &place, u64::from(block), [0; INFO_SIZE], &[&payload]);
         device.write_now(start + Blocks(u64::from(block)), vec![record]).unwrap();
     }
@@ -142,7 +142,7 @@ fn a_scan_of_any_bytes_comes_to_its_end() {
             let mut block = 0;
             while block < 240 {
                 let payload = random.bytes(random_length(seed, block));
-                let place = Place { store: STORE, epoch: 9, zone: ZONE, block: block as u32 };
+                let place = RecordPlace { store: STORE, epoch: 9, zone: ZONE, block: block as u32 };
                 let record = frame(RecordType(0x77), &place, block, [0; INFO_SIZE], &[&payload]);
                 let blocks = (record.len() / BLOCK_SIZE) as u64;
                 medium.write_now(start + Blocks(block), vec![record]).unwrap();

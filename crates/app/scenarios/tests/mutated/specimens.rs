@@ -9,7 +9,7 @@ use shingle_array_store::{ArrayDrive, ArrayStore, BufferFile, BufferFiles, Index
 use shingle_base::{Blocks, BufferPool, ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::{ChunkStore, Stream};
 use shingle_erasure::Code;
-use shingle_record::{Expect, Header, Place, RecordType, frame_sliced, parse_journal};
+use shingle_record::{Expect, Header, RecordPlace, RecordType, frame_sliced, parse_journal};
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_scenarios::parsers::{CHUNK, array_chain};
 use shingle_sim::{Sim, SimDevice};
@@ -149,7 +149,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 fn hand_made() -> Vec<Vec<u8>> {
-    let place = Place { store: StoreId(1), epoch: 9, zone: ZoneId(1), block: 0 };
+    let place = RecordPlace { store: StoreId(1), epoch: 9, zone: ZoneId(1), block: 0 };
     let data = Bytes::from(vec![3u8; 10_000]);
     let sliced = frame_sliced(RecordType(0x0101), &place, 10, CHUNK, 0, &[data], &BufferPool::new(0));
     let range: Vec<u8> = [10_000u32, 0, 10_000].iter().flat_map(|number| number.to_le_bytes()).collect();

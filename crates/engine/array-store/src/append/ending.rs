@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
-use shingle_record::{Place, frame};
+use shingle_record::{RecordPlace, frame};
 use shingle_zoned::{DeviceError, ZoneOp};
 
 use crate::append::open_set::OpenSet;
@@ -75,10 +75,10 @@ impl Engine {
         start: u32,
         sequence: u64,
     ) -> Vec<Bytes> {
-        let place = Place { store: self.array, epoch, zone: member.zone, block: start };
+        let place = RecordPlace { store: self.array, epoch, zone: member.zone, block: start };
         let digest = frame(DIGEST, &place, sequence, [0; shingle_record::INFO_SIZE], &[digest.encoded()]);
         let trailer_at = start + (digest.len() / BLOCK_SIZE) as u32;
-        vec![digest, frame_trailer(&Place { block: trailer_at, ..place }, sequence, start)]
+        vec![digest, frame_trailer(&RecordPlace { block: trailer_at, ..place }, sequence, start)]
     }
 
     /// Writes the digest behind what is on its way and leaves the set to end on its own.

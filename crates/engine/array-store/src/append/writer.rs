@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use futures_util::future::{LocalBoxFuture, join_all};
 use shingle_base::BLOCK_SIZE;
-use shingle_record::{Place, frame};
+use shingle_record::{RecordPlace, frame};
 use shingle_zoned::DeviceError;
 
 use crate::allocator::Pass;
@@ -74,7 +74,7 @@ impl Engine {
                 *own = stamp;
                 let payload = encode_tombstones(tombstones);
                 let record = |member: &Member| {
-                    let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block };
+                    let place = RecordPlace { store: self.array, epoch: open.epoch, zone: member.zone, block };
                     vec![frame(TOMBSTONES, &place, stamp, [0; shingle_record::INFO_SIZE], &[&payload])]
                 };
                 (open.members.iter().map(record).collect(), Vec::new(), 0)
@@ -109,7 +109,7 @@ impl Engine {
     pub(crate) fn with_heads(&self, open: &OpenSet, frames: Vec<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
         let opened = self.rt.unix_time().nanos;
         let framed = open.members.iter().zip(frames).enumerate().map(|(fragment, (member, frames))| {
-            let place = Place { store: self.array, epoch: open.epoch, zone: member.zone, block: 0 };
+            let place = RecordPlace { store: self.array, epoch: open.epoch, zone: member.zone, block: 0 };
             let drive_id = self.drives.own_id(member.drive);
             let head = SetHead { set: open.id, member: fragment as u8, drive: member.drive, opened, drive_id };
             let mut pieces = vec![frame(SET_HEAD, &place, open.epoch, head.encode(), &[])];

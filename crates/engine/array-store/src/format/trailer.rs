@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shingle_base::wire::Fields;
-use shingle_record::{Header, INFO_SIZE, Place, frame};
+use shingle_record::{Header, INFO_SIZE, RecordPlace, frame};
 
 use super::TRAILER;
 
@@ -13,7 +13,7 @@ pub(crate) struct Trailer {
 }
 
 /// Frames the trailer at `place` of a record that begins at block `start`.
-pub(crate) fn frame_trailer(place: &Place, sequence: u64, start: u32) -> Bytes {
+pub(crate) fn frame_trailer(place: &RecordPlace, sequence: u64, start: u32) -> Bytes {
     let mut info = [0; INFO_SIZE];
     info[..4].copy_from_slice(&start.to_le_bytes());
     frame(TRAILER, place, sequence, info, &[])

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, StreamExt};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
-use shingle_record::{INFO_SIZE, Place, frame, record_blocks, sliced_record_blocks};
+use shingle_record::{INFO_SIZE, RecordPlace, frame, record_blocks, sliced_record_blocks};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use crate::append::writer::start_now;
@@ -189,8 +189,8 @@ impl Copy<'_> {
         self.engine.framing.payload(self.set.state())
     }
 
-    fn place(&self, block: u32) -> Place {
-        Place { store: self.engine.array, epoch: self.epoch, zone: self.spare.zone, block }
+    fn place(&self, block: u32) -> RecordPlace {
+        RecordPlace { store: self.engine.array, epoch: self.epoch, zone: self.spare.zone, block }
     }
 
     fn frames(&self, item: &DigestItem, fragment: Fragment) -> Vec<Bytes> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shingle_base::{BufferPool, StoreId};
 use shingle_erasure::Coder;
-use shingle_record::{Place, SLICE_SIZE, SlicedFramer, frame, frame_hollow, record_blocks};
+use shingle_record::{RecordPlace, SLICE_SIZE, SlicedFramer, frame, frame_hollow, record_blocks};
 
 use super::payload::Payload;
 use crate::format::{FRAGMENT, FragmentId, MARKER, Marker, Member};
@@ -35,7 +35,7 @@ pub(crate) fn fragment_frames(
     let payload = marker.payload();
     let place = |number: usize, block: u32| {
         let zone = context.members[number].zone;
-        Place { store: context.array, epoch: context.epoch, zone, block }
+        RecordPlace { store: context.array, epoch: context.epoch, zone, block }
     };
     let head = |number: usize| {
         let info = marker.info(number as u8);

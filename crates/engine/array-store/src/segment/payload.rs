@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use shingle_base::{BufferPool, ChunkId};
-use shingle_record::{Place, frame_hollow, frame_sliced};
+use shingle_record::{RecordPlace, frame_hollow, frame_sliced};
 
 use super::framing::Framing;
 use super::hedge::read_part;
@@ -89,7 +89,14 @@ impl Payload {
     }
 
     /// A fragment as a record, in the pieces to be written.
-    pub(crate) fn frame(self, place: &Place, stamp: u64, id: ChunkId, bytes: Bytes, pool: &BufferPool) -> Vec<Bytes> {
+    pub(crate) fn frame(
+        self,
+        place: &RecordPlace,
+        stamp: u64,
+        id: ChunkId,
+        bytes: Bytes,
+        pool: &BufferPool,
+    ) -> Vec<Bytes> {
         match self {
             Self::Hollow => frame_hollow(FRAGMENT, place, stamp, id, 0, bytes.len() as u32),
             Self::Coded => vec![frame_sliced(FRAGMENT, place, stamp, id, 0, &[bytes], pool)],

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, StoreId};
-use shingle_record::{Place, frame};
+use shingle_record::{RecordPlace, frame};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use super::keeper::Keeper;
@@ -269,7 +269,7 @@ impl Superblocks {
     ) -> std::result::Result<(), DeviceError> {
         let mut info = [0; shingle_record::INFO_SIZE];
         info[..4].copy_from_slice(&number.to_le_bytes());
-        let record = |place: &Place| vec![frame(SUPERBLOCK_PIECE, place, id, info, &[payload])];
+        let record = |place: &RecordPlace| vec![frame(SUPERBLOCK_PIECE, place, id, info, &[payload])];
         self.put(source, array, drive, dev, record).await
     }
 
@@ -298,11 +298,11 @@ impl Superblocks {
         array: StoreId,
         drive: DriveId,
         dev: &Rc<dyn ZonedDevice>,
-        record: impl FnOnce(&Place) -> Vec<Bytes>,
+        record: impl FnOnce(&RecordPlace) -> Vec<Bytes>,
     ) -> std::result::Result<(), DeviceError> {
         let next = self.next.borrow().get(&drive).copied().unwrap_or(Next::FIRST);
         let zone = source.drives().superblock_zones(drive).unwrap_or_default()[next.zone];
-        let frames = record(&Place { store: array, epoch: 0, zone, block: next.block });
+        let frames = record(&RecordPlace { store: array, epoch: 0, zone, block: next.block });
         let blocks = frames.iter().map(|frame| frame.len() / BLOCK_SIZE).sum::<usize>() as u32;
         let written = dev.write(at(dev, zone, next.block), frames).await;
         let block = if written.is_ok() { next.block + blocks } else { u32::MAX };

@@ -31,7 +31,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, StoreId, ZoneId};
 use shingle_erasure::Code;
-use shingle_record::{INFO_SIZE, Place, frame};
+use shingle_record::{INFO_SIZE, RecordPlace, frame};
 use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZonedDevice};
 
 use crate::drives::Drives;
@@ -197,11 +197,11 @@ fn info(drive: DriveId, drive_id: u64) -> [u8; INFO_SIZE] {
 }
 
 /// The record of a superblock at `place`, and the trailer behind it.
-fn frames(place: &Place, superblock: &Superblock, drive: DriveId, payload: &[u8]) -> Vec<Bytes> {
+fn frames(place: &RecordPlace, superblock: &Superblock, drive: DriveId, payload: &[u8]) -> Vec<Bytes> {
     let entry_id = superblock.drives.get(usize::from(drive.0)).map_or(0, |entry| entry.id);
     let record = frame(SUPERBLOCK, place, superblock.generation, info(drive, entry_id), &[payload]);
     let behind = place.block + (record.len() / BLOCK_SIZE) as u32;
-    let trailer = frame_trailer(&Place { block: behind, ..*place }, superblock.generation, place.block);
+    let trailer = frame_trailer(&RecordPlace { block: behind, ..*place }, superblock.generation, place.block);
     vec![record, trailer]
 }
 
@@ -375,7 +375,7 @@ impl Superblocks {
             next = self.begin_anew(drives, id, dev, next.other()).await?;
         }
         let zone = zones[next.zone];
-        let place = Place { store: superblock.array, epoch: 0, zone, block: next.block };
+        let place = RecordPlace { store: superblock.array, epoch: 0, zone, block: next.block };
         let written = dev.write(at(dev, zone, next.block), frames(&place, superblock, id, payload)).await;
         // After a failed write nobody knows where the write pointer is: ask.
         let block = match &written {

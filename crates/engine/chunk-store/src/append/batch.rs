@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, ChunkId, Lba, ZoneId};
-use shingle_record::Place;
+use shingle_record::RecordPlace;
 
 use crate::append::Pending;
 use crate::drive::payload::Home;
@@ -52,7 +52,7 @@ impl Engine {
     ) {
         let Pending { offset, length, .. } = pending;
         let located = Located { zone: batch.zone, block: batch.next, offset, length };
-        let place = Place { store: self.store, epoch: slot.epoch, zone: batch.zone, block: batch.next };
+        let place = RecordPlace { store: self.store, epoch: slot.epoch, zone: batch.zone, block: batch.next };
         let sequence = self.sequence.next();
         let home = Home { place, sequence, id, offset, durable: batch.start };
         batch.pieces.extend(self.verifier.payload.frame(&home, &pending.data));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use shingle_base::{BufferPool, ChunkId};
-use shingle_record::{Place, SliceError, SlicePlan, SlicedFramer, extract, frame_hollow};
+use shingle_record::{RecordPlace, SliceError, SlicePlan, SlicedFramer, extract, frame_hollow};
 use shingle_zoned::Geometry;
 
 use crate::config::Options;
@@ -17,7 +17,7 @@ use crate::format::RecordKind;
 
 /// Place of a record's data: in a zone, and in its chunk.
 pub(crate) struct Home {
-    pub(crate) place: Place,
+    pub(crate) place: RecordPlace,
     pub(crate) sequence: u64,
     pub(crate) id: ChunkId,
     /// Bytes from the chunk's start.
@@ -147,7 +147,7 @@ mod tests {
     /// The bytes that come back, of a record that is damaged or not.
     fn read_back(form: &Arc<dyn Payload>, damaged: bool) -> Option<Vec<u8>> {
         let (store, id) = (StoreId(9), ChunkId::from_u64(7));
-        let place = Place { store, epoch: 3, zone: ZoneId(4), block: 5 };
+        let place = RecordPlace { store, epoch: 3, zone: ZoneId(4), block: 5 };
         let data = [Bytes::from(vec![1; 5000]), Bytes::from(vec![2; 3000])];
         let home = Home { place, sequence: 8, id, offset: 100, durable: 5 };
         let mut record = form.frame(&home, &data).concat();

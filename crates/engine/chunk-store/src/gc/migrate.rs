@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
-use shingle_record::{Place, SlicePlan};
+use shingle_record::{RecordPlace, SlicePlan};
 
 use crate::drive::payload::Home;
 use crate::drive::{HOST_FULL, host_full};
@@ -250,7 +250,7 @@ impl Engine {
             if next + blocks > self.drive.zone_room + 1 {
                 break;
             }
-            let place = Place { store: self.store, epoch, zone, block: next };
+            let place = RecordPlace { store: self.store, epoch, zone, block: next };
             let (sequence, offset) = (self.sequence.next(), live.record.offset);
             let home = Home { place, sequence, id: live.id, offset, durable };
             pieces.extend(self.verifier.payload.frame(&home, std::slice::from_ref(data)));

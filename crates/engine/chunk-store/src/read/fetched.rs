@@ -88,14 +88,14 @@ mod tests {
     use super::*;
     use crate::drive::payload::Sliced;
     use shingle_base::{BufferPool, StoreId, ZoneId};
-    use shingle_record::{Place, RecordType, frame_sliced};
+    use shingle_record::{RecordPlace, RecordType, frame_sliced};
 
     /// CS-FETCH-1.
     #[test]
     fn nothing_gets_out_unverified() {
         let (buffers, id) = (BufferPool::new(1 << 20), ChunkId::from_u64(7));
         let data = Bytes::from((0..9000u32).map(|at| at as u8).collect::<Vec<_>>());
-        let place = Place { store: StoreId(1), epoch: 2, zone: ZoneId(3), block: 4 };
+        let place = RecordPlace { store: StoreId(1), epoch: 2, zone: ZoneId(3), block: 4 };
         let record = frame_sliced(RecordType(9), &place, 1, id, 500, std::slice::from_ref(&data), &buffers);
         let verifier = Verifier::new(Arc::new(Sliced { buffers }));
         let fetched = |of: ChunkId, record: &[u8]| {

@@ -6,7 +6,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
 use shingle_runtime::UnixTime;
 
 use crate::frame::frame;
-use crate::header::{INFO_SIZE, Place, RecordType};
+use crate::header::{INFO_SIZE, RecordPlace, RecordType};
 use crate::meta_log::opening::Entry;
 use crate::zone_head::ZONE_HEAD;
 
@@ -81,7 +81,7 @@ pub(crate) fn head_position(info: &[u8; INFO_SIZE]) -> u64 {
 
 /// Frames a metazone's head, the first block of a write of `blocks`. Its `info` is kind (2 bytes), time (8), then at 16 the
 /// write's first block (4, zero) and blocks (4), and the position of the zone's first record (8).
-pub(crate) fn frame_log_head(place: &Place, kind: u16, opened: UnixTime, blocks: u32, position: u64) -> Bytes {
+pub(crate) fn frame_log_head(place: &RecordPlace, kind: u16, opened: UnixTime, blocks: u32, position: u64) -> Bytes {
     let mut info = [0; INFO_SIZE];
     info[..2].copy_from_slice(&kind.to_le_bytes());
     info[2..10].copy_from_slice(&opened.nanos.to_le_bytes());
@@ -140,7 +140,7 @@ pub(crate) struct Parity(AlignedBuf);
 
 impl Parity {
     /// Parity of no blocks, for the write that begins at `place`.
-    pub(crate) fn of(place: &Place) -> Self {
+    pub(crate) fn of(place: &RecordPlace) -> Self {
         let mut sum = Self::unpadded();
         let mut state =
             place.store.0 ^ mixed(place.epoch ^ mixed(u64::from(place.zone.0) << 32 | u64::from(place.block)));
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_head_says_where_its_write_ends_and_which_record_is_the_zones_first() {
-        let place = Place { store: StoreId(5), epoch: 42, zone: ZoneId(7), block: 0 };
+        let place = RecordPlace { store: StoreId(5), epoch: 42, zone: ZoneId(7), block: 0 };
         let head = frame_log_head(&place, 1, UnixTime { nanos: 2 }, 3, 99);
         let header = Header::decode(&head, &Expect::place(&place)).unwrap();
         let info = LogInfo::decode(&header.info);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn parity_makes_up_for_any_one_block_and_never_passes_for_a_record() {
-        let place = |block| Place { store: StoreId(5), epoch: 42, zone: ZoneId(7), block };
+        let place = |block| RecordPlace { store: StoreId(5), epoch: 42, zone: ZoneId(7), block };
         // Of these three the plain exclusive or is a record with a good checksum at the parity's own place.
         let blocks: Vec<Bytes> =
             (4..7).map(|block| frame(JOURNAL, &place(block), 1, LogInfo::default().encode(), &[&[7; 40]])).collect();
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn parity_of_a_former_generation_makes_no_record() {
         let generation = |epoch| {
-            let place = move |block| Place { store: StoreId(5), epoch, zone: ZoneId(7), block };
+            let place = move |block| RecordPlace { store: StoreId(5), epoch, zone: ZoneId(7), block };
             let record = move |block, position| {
                 let info = LogInfo { position, first: 4, blocks: 2, ..LogInfo::default() };
                 frame(JOURNAL, &place(block), position, info.encode(), &[&position.to_le_bytes()])
@@ -293,8 +293,8 @@ mod tests {
             [record(4, epoch), record(5, epoch + 1)]
         };
         let (old, new) = (generation(16), generation(52));
-        let place = |epoch, block| Place { store: StoreId(5), epoch, zone: ZoneId(7), block };
-        let remade = |pad: fn(&Place) -> Parity| {
+        let place = |epoch, block| RecordPlace { store: StoreId(5), epoch, zone: ZoneId(7), block };
+        let remade = |pad: fn(&RecordPlace) -> Parity| {
             let left = parity(pad(&place(16, 4)), &[&old[0], &old[1]]);
             parity(pad(&place(52, 4)), &[&new[0], &left])
         };
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_pad_has_golden_bytes() {
-        let place = Place { store: StoreId(0x0102_0304_0506_0708), epoch: 42, zone: ZoneId(7), block: 4 };
+        let place = RecordPlace { store: StoreId(0x0102_0304_0506_0708), epoch: 42, zone: ZoneId(7), block: 4 };
         let block = Parity::of(&place).block();
         let word = |at: usize| u64::from_le_bytes(block[at * 8..][..8].try_into().unwrap());
         let golden = [0x1BE8_D3CE_9BDD_6DCD, 0x2F9D_211D_A7D5_74CC, 0x4494_D999_57C1_05F2];

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-use crate::header::{Expect, HEADER_SIZE, Header, Place};
+use crate::header::{Expect, HEADER_SIZE, Header, RecordPlace};
 use crate::meta_log::format::{END, JOURNAL, LINK, LogInfo, PART, Parity, START, WRITE_BLOCKS_MAX, head_position};
 use crate::reading::read_each;
 use crate::zone_head::ZONE_HEAD;
@@ -70,7 +70,7 @@ pub(super) enum Step {
 /// Place and length of a write, and its first block, if that had to be made anew.
 struct Shape {
     blocks: u32,
-    place: Place,
+    place: RecordPlace,
     first: Option<Bytes>,
 }
 
@@ -197,7 +197,7 @@ impl ZoneReader {
             sum.add(block);
             epoch = epoch.or_else(|| Some(self.header(at)?.place.epoch));
             let Some(epoch) = epoch else { continue };
-            let place = Place { store: self.store, epoch, zone: self.zone, block: from };
+            let place = RecordPlace { store: self.store, epoch, zone: self.zone, block: from };
             let mut first = Parity::of(&place);
             first.add(sum.bytes());
             if let Some(header) = self.decode(first.bytes(), from) {
@@ -256,7 +256,7 @@ impl ZoneReader {
     /// `None` if more than one is bad.
     fn whole(
         &self,
-        place: &Place,
+        place: &RecordPlace,
         mut data: Vec<Option<Bytes>>,
         parity: Option<&Bytes>,
         closed: bool,
@@ -379,7 +379,7 @@ fn durable_before(header: &Header) -> u64 {
 }
 
 /// Parity of blocks; given all but one of a write's blocks and their parity, the missing one.
-fn sum_of<'a>(place: &Place, blocks: impl IntoIterator<Item = &'a Bytes>) -> Bytes {
+fn sum_of<'a>(place: &RecordPlace, blocks: impl IntoIterator<Item = &'a Bytes>) -> Bytes {
     let mut sum = Parity::of(place);
     blocks.into_iter().for_each(|block| sum.add(block));
     sum.block()

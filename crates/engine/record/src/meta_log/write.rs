@@ -7,7 +7,7 @@ use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::DeviceError;
 
 use crate::frame::{frame, record_blocks};
-use crate::header::{HEADER_SIZE, Place};
+use crate::header::{HEADER_SIZE, RecordPlace};
 use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{
     END, ENTRY_HEAD, EndMark, JOURNAL, LINK, Link, LogInfo, Parity, START, WRITE_BLOCKS_MAX, frame_log_head, push_entry,
@@ -150,7 +150,7 @@ impl LogInner {
 
     fn frame_drafts(&self, active: &Active, drafts: &[Draft]) -> (Vec<Bytes>, u32) {
         let place =
-            |block| Place { store: self.config.store, epoch: active.epoch, zone: self.zone(active.slot), block };
+            |block| RecordPlace { store: self.config.store, epoch: active.epoch, zone: self.zone(active.slot), block };
         let head = u32::from(active.next == 0);
         let blocks = head + drafts.iter().map(Draft::blocks).sum::<u32>();
         let mut pieces = Vec::with_capacity(drafts.len() + 2);
@@ -173,7 +173,7 @@ impl LogInner {
     /// The write that links the active zone to the next.
     pub(super) fn frame_link(&self, active: &Active, link: Link) -> Vec<Bytes> {
         let (zone, position) = (self.zone(active.slot), self.state.borrow().written);
-        let place = Place { store: self.config.store, epoch: active.epoch, zone, block: active.next };
+        let place = RecordPlace { store: self.config.store, epoch: active.epoch, zone, block: active.next };
         let info = LogInfo { position, first: active.next, blocks: 1, ..LogInfo::default() };
         let mut pieces = vec![frame(LINK, &place, link.epoch, info.encode(), &[&link.encode()])];
         pieces.push(parity_of(&place, &pieces));
@@ -229,7 +229,7 @@ fn checkpoint_done(state: &mut LogState, checkpoint: u64, end: EndMark) {
 }
 
 /// The parity of a write that begins at `place`.
-fn parity_of(place: &Place, pieces: &[Bytes]) -> Bytes {
+fn parity_of(place: &RecordPlace, pieces: &[Bytes]) -> Bytes {
     let mut parity = Parity::of(place);
     pieces.iter().for_each(|piece| parity.add(piece));
     parity.block()
