@@ -14,7 +14,7 @@ use crate::drive::{Drive, HostRoom, Layout, payload};
 use crate::gc::{Collector, Destinations};
 use crate::journal::LogRoom;
 use crate::read::Verifier;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::wakes::Wakes;
 
 /// An open store.
@@ -33,7 +33,7 @@ pub(crate) struct Engine {
     /// One checkpoint is written at a time.
     pub(crate) checkpointing: Mutex<()>,
     /// All that changes in the steps of one call: chunks, zones, appends.
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<StoreState>,
     pub(crate) collector: Collector,
     pub(crate) wakes: Wakes,
     pub(crate) closing: Cell<bool>,
@@ -48,7 +48,7 @@ pub(crate) struct Parts {
     pub(crate) layout: Layout,
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
-    pub(crate) state: State,
+    pub(crate) state: StoreState,
     pub(crate) destinations: Destinations,
 }
 

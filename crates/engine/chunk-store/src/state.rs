@@ -22,7 +22,7 @@ use crate::zones::ZoneTable;
 use crate::zones::leases::Leases;
 
 /// A store's state.
-pub(crate) struct State {
+pub(crate) struct StoreState {
     pub(crate) chunks: ChunkTable,
     pub(crate) zones: ZoneTable,
     pub(crate) pools: Pools,
@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) resumed: Resumed,
 }
 
-impl State {
+impl StoreState {
     /// The chunk of `id`, if callers may use it.
     pub(crate) fn chunk(&self, id: ChunkId) -> Result<(Handle, &Chunk)> {
         let absent = || Error::new(ErrorKind::NotFound, "there is no such chunk").of(id);

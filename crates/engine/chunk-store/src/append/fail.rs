@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::index::Handle;
-use crate::state::State;
+use crate::state::StoreState;
 
 impl Engine {
     /// Fails every append that waits; used when the store stops.
@@ -22,7 +22,7 @@ impl Engine {
 
     /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is
     /// sealed at its last durable byte, so that what it left there can never be taken for later data.
-    pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut State, handle: Handle, kind: ErrorKind, why: &str) {
+    pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut StoreState, handle: Handle, kind: ErrorKind, why: &str) {
         let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
         if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
             return;

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::format::{GROUP_BYTES, RECORD_BYTES};
 use crate::index::Handle;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 
@@ -47,7 +47,13 @@ impl Engine {
     }
 
     /// Checks an append and takes its bytes out of the chunk's room.
-    fn admit(&self, state: &mut State, id: ChunkId, offset: u64, data: Vec<Bytes>) -> crate::Result<(Handle, Pending)> {
+    fn admit(
+        &self,
+        state: &mut StoreState,
+        id: ChunkId,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> crate::Result<(Handle, Pending)> {
         state.running()?;
         let (handle, chunk) = state.chunk(id)?;
         let (sealed, size, stream) = (chunk.sealed, chunk.size, chunk.stream);
@@ -106,13 +112,13 @@ impl Engine {
 
     /// Moves a chunk's waiting appends to a zone, as far as there is room (CS-APP-2), and has the keeper find one where
     /// there is none.
-    pub(crate) fn place(self: &Rc<Self>, state: &mut State, handle: Handle) {
+    pub(crate) fn place(self: &Rc<Self>, state: &mut StoreState, handle: Handle) {
         if self.try_place(state, handle) == Placed::Starved {
             self.wakes.keeper.notify_one();
         }
     }
 
-    fn try_place(self: &Rc<Self>, state: &mut State, handle: Handle) -> Placed {
+    fn try_place(self: &Rc<Self>, state: &mut StoreState, handle: Handle) -> Placed {
         let Some(stream) = state.chunks.get(handle).map(|chunk| chunk.stream) else { return Placed::Done };
         if self.is_resuming(state, handle) {
             return Placed::Done;
@@ -132,7 +138,7 @@ impl Engine {
                 self.push_moves(state, handle);
             }
             let before = state.open.get(&handle).and_then(|open| state.open.get(&open.before?)?.zone);
-            let State { open, writers, pools, zones, starved, .. } = state;
+            let StoreState { open, writers, pools, zones, starved, .. } = state;
             let Some(open) = open.get_mut(&handle) else { return Placed::Done };
             let Some(front) = open.queue.front() else { return Placed::Done };
             if let Some(zone) = open.zone {
@@ -206,7 +212,7 @@ impl Engine {
     }
 
     /// Closes an idle zone that has no room for a record of `need` blocks and little room at all.
-    fn retire_if_spent(&self, state: &mut State, zone: ZoneId, need: u32) {
+    fn retire_if_spent(&self, state: &mut StoreState, zone: ZoneId, need: u32) {
         let spent = state
             .writers
             .get(&zone)
@@ -217,7 +223,7 @@ impl Engine {
     }
 
     /// Closes a zone in which no chunk is being written and that has hardly room for another.
-    pub(crate) fn retire_if_full(&self, state: &mut State, zone: ZoneId) {
+    pub(crate) fn retire_if_full(&self, state: &mut StoreState, zone: ZoneId) {
         let full = state
             .writers
             .get(&zone)
@@ -228,7 +234,7 @@ impl Engine {
     }
 
     /// Closes the fullest idle zone of a pool whose zones are all too full for what waits for them.
-    pub(crate) fn close_fullest(&self, state: &mut State, pool: PoolId) {
+    pub(crate) fn close_fullest(&self, state: &mut StoreState, pool: PoolId) {
         let idle = state.pools.zones(pool).iter().filter_map(|&zone| {
             let writer = state.writers.get(&zone).filter(|writer| writer.is_idle())?;
             (state.zones.get(zone).status == ZoneStatus::Activated).then_some((writer.room(), zone))
@@ -239,7 +245,7 @@ impl Engine {
     }
 
     /// Takes an idle zone out of service for good (CS-ZONE-1) and gives its open resource back to the drive.
-    pub(crate) fn close_zone(&self, state: &mut State, zone: ZoneId) {
+    pub(crate) fn close_zone(&self, state: &mut StoreState, zone: ZoneId) {
         state.retire(zone, ZoneStatus::Closed);
         state.leases.end(zone);
         self.wakes.keeper.notify_one();

@@ -13,7 +13,7 @@ use crate::append::Resumption;
 use crate::engine::Engine;
 use crate::format::JournalEntry;
 use crate::index::Handle;
-use crate::state::State;
+use crate::state::StoreState;
 
 impl Engine {
     /// Journals where a chunk goes on (CS-APP-5), then lets its appends go their way.
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// True if appends of the chunk have to wait until it can be continued; begins that if some do.
-    pub(super) fn is_resuming(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
+    pub(super) fn is_resuming(self: &Rc<Self>, state: &mut StoreState, handle: Handle) -> bool {
         let Some(birth) = state.chunks.get(handle).map(|chunk| chunk.birth) else { return false };
         let Some(open) = state.open.get_mut(&handle).filter(|open| open.resumption != Resumption::Done) else {
             return false;

@@ -24,13 +24,13 @@ use crate::append::{Batch, Framed, OpenChunk, Pending, Waiter};
 use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::index::Handle;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::ZoneStatus;
 
 impl Engine {
     /// Lets as many zones be written as may be at once.
-    pub(super) fn take_turns(self: &Rc<Self>, state: &mut State) {
-        let State { turns, writers, .. } = state;
+    pub(super) fn take_turns(self: &Rc<Self>, state: &mut StoreState) {
+        let StoreState { turns, writers, .. } = state;
         while let Some(zone) = turns.take(|zone| writers.get(&zone).map_or(0, |writer| writer.reserved)) {
             self.rt.spawn_detached(self.clone().turn(zone));
         }
@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// Has a zone wait for another turn if it needs one.
-    fn after_turn(&self, state: &mut State, zone: ZoneId) {
+    fn after_turn(&self, state: &mut StoreState, zone: ZoneId) {
         let Some(writer) = state.writers.get_mut(&zone) else { return };
         if !writer.queue.is_empty() {
             state.turns.wait(zone);
@@ -78,7 +78,7 @@ impl Engine {
     /// Frames what waits for `zone`.
     fn next_batch(self: &Rc<Self>, zone: ZoneId) -> Option<Batch> {
         let mut state = self.state.borrow_mut();
-        let State { writers, zones, pools, chunks, open, counters, .. } = &mut *state;
+        let StoreState { writers, zones, pools, chunks, open, counters, .. } = &mut *state;
         let writer = writers.get_mut(&zone)?;
         let mut batch = Batch::new(zone, writer.next);
         while let Some(mut pending) = writer.queue.pop_front() {
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Tells callers that their appends are durable, in a record of `length` bytes.
-    pub(crate) fn answer_waiters(&self, state: &mut State, waiters: Vec<Waiter>, length: u32, now: Instant) {
+    pub(crate) fn answer_waiters(&self, state: &mut StoreState, waiters: Vec<Waiter>, length: u32, now: Instant) {
         for waiter in waiters {
             state.counters.appends += 1;
             self.collector.throttle.observe(now.since(waiter.began), length);
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Tells those who wait for a chunk's last append.
-    pub(crate) fn note_drained(&self, state: &mut State, handle: Handle) {
+    pub(crate) fn note_drained(&self, state: &mut StoreState, handle: Handle) {
         if let Some(open) = state.open.get_mut(&handle)
             && open.is_drained()
         {
@@ -238,7 +238,7 @@ impl Engine {
 }
 
 /// Puts appends that were sent to a zone back in front of their chunks' queues. Returns the chunks.
-fn requeue(state: &mut State, appends: Vec<Pending>) -> Vec<Handle> {
+fn requeue(state: &mut StoreState, appends: Vec<Pending>) -> Vec<Handle> {
     let mut handles: Vec<Handle> = appends.iter().map(|pending| pending.handle).collect();
     handles.sort_unstable();
     handles.dedup();

@@ -20,7 +20,7 @@ use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::Handle;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Pause before a command that failed for want of room is tried again.
 pub(crate) const HOST_PAUSE: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ impl Engine {
 
     /// Refuses the waiting appends of these chunks. If one may be on the drive all the same that is a failure of the
     /// drive, for its caller must not take it for absent.
-    pub(crate) fn refuse_appends(self: &Rc<Self>, state: &mut State, handles: &[Handle]) {
+    pub(crate) fn refuse_appends(self: &Rc<Self>, state: &mut StoreState, handles: &[Handle]) {
         for &handle in handles {
             let tried = state.open.get(&handle).is_some_and(|open| open.queue.iter().any(|pending| pending.tries > 0));
             let kind = if tried { ErrorKind::Device } else { ErrorKind::HostFull };

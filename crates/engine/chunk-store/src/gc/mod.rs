@@ -32,7 +32,7 @@ use victims::Choice;
 use crate::drive::HOST_PAUSE;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::state::State;
+use crate::state::StoreState;
 use crate::stats::Forecast;
 use crate::store::ChunkStore;
 use crate::types::ZoneStatus;
@@ -119,7 +119,7 @@ impl Engine {
     }
 
     /// The records that can be written before free zones run out.
-    fn horizon(&self, state: &State) -> u64 {
+    fn horizon(&self, state: &StoreState) -> u64 {
         let usable = state.zones.count(ZoneStatus::Free) + state.zones.count(ZoneStatus::Garbage);
         let room = u64::from(usable) * u64::from(self.drive.zone_room);
         let written = state.counters.written_bytes / shingle_base::BLOCK_SIZE as u64;
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// Blocks left in the zones that take moved records, by stream.
-    fn destination_room(&self, state: &State) -> [u64; 3] {
+    fn destination_room(&self, state: &StoreState) -> [u64; 3] {
         self.collector.destinations().map(|destination| {
             let open = destination.filter(|at| state.zones.get(at.zone).status == ZoneStatus::Activated);
             open.map_or(0, |at| u64::from(self.drive.zone_room + 1 - at.next))

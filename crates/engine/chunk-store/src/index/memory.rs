@@ -1,6 +1,6 @@
 //! Memory of the index, counted from capacities: the same on every machine.
 
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::Stream;
 
 /// Index memory of one stream's chunks.
@@ -93,7 +93,7 @@ impl IndexMemory {
     }
 }
 
-impl State {
+impl StoreState {
     /// Counts the index's memory; takes a look at every chunk.
     pub(crate) fn index_memory(&self) -> IndexMemory {
         let (table, order) = self.chunks.bytes();

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry};
 use crate::index::{Chunk, Handle};
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::Stream;
 
 /// A caller of a seal: until it goes away, or has its answer, the chunk takes no appends.
@@ -144,7 +144,7 @@ impl Engine {
                 // Landed records that could not be moved stay in their zone.
                 self.adopt(&mut state, handle);
             }
-            let State { chunks, open, pools, .. } = &mut *state;
+            let StoreState { chunks, open, pools, .. } = &mut *state;
             let chunk = chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
             let Some(open) = open.get_mut(&handle) else { return Ok(u64::from(chunk.size)) };
             if open.deleting {

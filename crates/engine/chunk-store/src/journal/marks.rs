@@ -33,13 +33,13 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::format::{JournalEntry, MARK_HEAD_BYTES, Mark};
 use crate::index::Located;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::ZoneStatus;
 
 /// The longest mark: small beside a device write of the journal.
 const BYTES_MAX: usize = 16 << 10;
 
-impl State {
+impl StoreState {
     /// Marks for what a zone has to say, none longer than `bytes_max`.
     fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
         let slot = self.zones.get(zone);
@@ -122,7 +122,7 @@ impl State {
 
 impl Engine {
     /// Takes note of what entered the index, or of a closed zone (with no blocks).
-    pub(crate) fn note_unmarked(&self, state: &mut State, zone: ZoneId, blocks: u64) {
+    pub(crate) fn note_unmarked(&self, state: &mut StoreState, zone: ZoneId, blocks: u64) {
         if state.unmarked.note(zone, blocks) {
             self.wakes.marks.notify_one();
         }
@@ -155,14 +155,14 @@ impl Engine {
     }
 
     /// Journals marks for all that was moved, in front of the entry of a reset (CS-MARK-5): they become durable with it.
-    pub(crate) fn mark_moved(self: &Rc<Self>, state: &mut State) -> Vec<impl Future<Output = Result<()>> + use<>> {
+    pub(crate) fn mark_moved(self: &Rc<Self>, state: &mut StoreState) -> Vec<impl Future<Output = Result<()>> + use<>> {
         let zones = state.unmarked.take_moved();
         self.journal_marks(state, zones)
     }
 
     fn journal_marks(
         self: &Rc<Self>,
-        state: &mut State,
+        state: &mut StoreState,
         zones: BTreeSet<ZoneId>,
     ) -> Vec<impl Future<Output = Result<()>> + use<>> {
         let bytes_max = BYTES_MAX.min(self.log.entry_max()) - 1;

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, PLACE_BYTES, RECORD_BYTES, zone_table_bytes};
 use crate::index::{Groups, IndexGroup};
 use crate::journal::log_room::IndexSize;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Message for callers.
 const LOG_FULL: &str = "too few metazones are usable: the journal takes no entry; replace the drive";
@@ -38,7 +38,7 @@ const SPLITS_BYTES: u64 = 4 * (GROUP_BYTES + 2 * RECORD_BYTES);
 /// Creates and appends leave GC one part in so many of the index's room, and room for some zones.
 const GC_SHARE: u64 = 32;
 
-impl State {
+impl StoreState {
     /// The index, of a drive with so many data zones.
     fn index_size(&self) -> IndexSize {
         let beside = zone_table_bytes(self.zones.len() as usize)
@@ -67,18 +67,18 @@ pub(crate) fn groups_bytes(groups: &Groups) -> u64 {
 
 impl Engine {
     /// True if `fits` holds for the size of the index with `more` bytes, and with all that will be in it.
-    fn index_fits(&self, state: &State, more: u64, fits: impl Fn(u64) -> bool) -> bool {
+    fn index_fits(&self, state: &StoreState, more: u64, fits: impl Fn(u64) -> bool) -> bool {
         self.log_room.holds(state.index_size(), more, || state.unindexed(), || state.runs_bytes(), fits)
     }
 
     /// True if GC has room in the index to empty a zone (CS-ROOM-4).
-    pub(crate) fn has_gc_room(&self, state: &State) -> bool {
+    pub(crate) fn has_gc_room(&self, state: &StoreState) -> bool {
         self.index_fits(state, SPLITS_BYTES, |bytes| self.log.room_for_checkpoint(bytes))
     }
 
     /// Reserves room in the index for `records` records that GC moves, for any form of their runs. If that would leave
     /// less than half of it GC has to put the records of a chunk together, and `false` is returned (CS-ROOM-4).
-    pub(crate) fn reserve_index_room(&self, state: &State, records: u64) -> bool {
+    pub(crate) fn reserve_index_room(&self, state: &StoreState, records: u64) -> bool {
         let most = records * (GROUP_BYTES + RECORD_BYTES);
         let apart = self.index_fits(state, most, |bytes| self.log.room_for_checkpoint(2 * bytes));
         self.log_room.reserve(if apart { most } else { SPLITS_BYTES });
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Fails if a chunk with `more` bytes in the index cannot be taken (CS-ROOM-1).
-    pub(crate) fn has_index_room(&self, state: &State, id: ChunkId, more: u64) -> Result<()> {
+    pub(crate) fn has_index_room(&self, state: &StoreState, id: ChunkId, more: u64) -> Result<()> {
         let left = |bytes: u64| bytes + bytes / GC_SHARE + 4 * SPLITS_BYTES;
         if self.index_fits(state, more, |bytes| self.log.room_for_checkpoint(left(bytes))) {
             return Ok(());

@@ -17,7 +17,7 @@ use crate::index::Handle;
 use crate::landing::LandingLog;
 use crate::landing::phases::{Choice, Origin};
 use crate::landing::tail::Piece;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::ZoneStatus;
 
 /// Turns of other tasks before a write is put together.
@@ -32,8 +32,8 @@ struct LandingBatch {
 
 impl Engine {
     /// Lets the first append in a chunk's queue land, if it may (CS-LAND-1). Returns whether it does.
-    pub(crate) fn try_land(self: &Rc<Self>, state: &mut State, handle: Handle) -> bool {
-        let State { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
+    pub(crate) fn try_land(self: &Rc<Self>, state: &mut StoreState, handle: Handle) -> bool {
+        let StoreState { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
         let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get(handle)) else { return false };
         let ending = open.sealing.is_begun() || open.deleting || landing.suspended;
         // Records sent to the chunk's own zone have to be durable first.
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Begins to write what waits to land, unless a write is under way or must not begin.
-    pub(crate) fn land(self: &Rc<Self>, state: &mut State) {
+    pub(crate) fn land(self: &Rc<Self>, state: &mut StoreState) {
         let Some(landing) = &mut state.landing else { return };
         if !landing.writing && landing.may_write() {
             landing.writing = true;
@@ -106,7 +106,7 @@ impl Engine {
                 self.place(&mut state, handle);
             }
         }
-        let State { landing: Some(landing), zones, chunks, open, counters, .. } = &mut *state else { return None };
+        let StoreState { landing: Some(landing), zones, chunks, open, counters, .. } = &mut *state else { return None };
         let need = landing.queue.front().map_or(0, |front| front.blocks);
         let fitting: Vec<_> = landing.zones.open.iter().filter(|zone| zone.room() >= need).copied().collect();
         let last: Vec<Option<Instant>> = fitting.iter().map(|zone| zone.last).collect();
@@ -150,7 +150,7 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         let mut touched = Vec::new();
         for Framed { located, pending } in records {
-            let State { landing: Some(landing), zones, chunks, open, .. } = &mut *state else { return };
+            let StoreState { landing: Some(landing), zones, chunks, open, .. } = &mut *state else { return };
             let Pending { handle, blocks, data, waiters, .. } = pending;
             // Neither can be gone: a delete waits for what is under way.
             let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get_mut(handle)) else { continue };
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// Takes a landing zone out of service that has no room for the longest of what lands.
-    fn close_if_spent(&self, state: &mut State, zone: ZoneId) {
+    fn close_if_spent(&self, state: &mut StoreState, zone: ZoneId) {
         let spent = state.landing.as_ref().is_some_and(|landing| {
             let longest = shingle_record::sliced_record_blocks(u64::from(landing.config.append_max)).0;
             let least = longest.min(u64::from(self.drive.zone_room / 16)) as u32;
@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// Takes a landing zone out of service for good.
-    pub(crate) fn close_landing_zone(&self, state: &mut State, zone: ZoneId, status: ZoneStatus) {
+    pub(crate) fn close_landing_zone(&self, state: &mut StoreState, zone: ZoneId, status: ZoneStatus) {
         if let Some(landing) = &mut state.landing {
             landing.zones.close(zone);
         }
@@ -252,7 +252,7 @@ impl Engine {
     }
 
     /// Puts appends that were to land back in their places in their chunks' queues. Returns the chunks.
-    pub(crate) fn unland(&self, state: &mut State, appends: Vec<Pending>) -> Vec<Handle> {
+    pub(crate) fn unland(&self, state: &mut StoreState, appends: Vec<Pending>) -> Vec<Handle> {
         let mut handles: Vec<Handle> = appends.iter().map(|pending| pending.handle).collect();
         handles.sort_unstable();
         handles.dedup();
@@ -268,7 +268,7 @@ impl Engine {
     }
 
     /// Puts everything that waits to land back into its chunks' queues. Returns the chunks.
-    pub(crate) fn unland_all(&self, state: &mut State) -> Vec<Handle> {
+    pub(crate) fn unland_all(&self, state: &mut StoreState) -> Vec<Handle> {
         let waiting = state.landing.iter_mut().flat_map(|landing| landing.queue.drain(..)).collect();
         self.unland(state, waiting)
     }

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::index::Handle;
 use crate::index::Located;
 use crate::landing::tail::{Move, Piece};
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::ZoneStatus;
 
 /// Zones visited together: the drive takes the nearest first.
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// The chunks whose tails are to move now.
-    fn pick_moves(&self, state: &State) -> Vec<Handle> {
+    fn pick_moves(&self, state: &StoreState) -> Vec<Handle> {
         let Some(landing) = &state.landing else { return Vec::new() };
         // Records that keep many landing zones from becoming garbage go first, the oldest of them.
         let lingering = landing.zones.lingering();
@@ -131,8 +131,8 @@ impl Engine {
 
     /// Puts what waits in a chunk's tail at the front of its queue, to be written to its own zone (CS-LAND-2). Returns
     /// whether there was anything.
-    pub(crate) fn push_moves(&self, state: &mut State, handle: Handle) -> bool {
-        let State { open, landing: Some(landing), .. } = state else { return false };
+    pub(crate) fn push_moves(&self, state: &mut StoreState, handle: Handle) -> bool {
+        let StoreState { open, landing: Some(landing), .. } = state else { return false };
         let Some(open) = open.get_mut(&handle) else { return false };
         let moves = open.tail.take_moves(self.options.record_max);
         let any = !moves.is_empty();
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// A move is over, well or not.
-    pub(crate) fn note_moved(&self, state: &mut State) {
+    pub(crate) fn note_moved(&self, state: &mut StoreState) {
         if let Some(landing) = &mut state.landing {
             landing.moves -= 1;
             self.wakes.mover.notify_one();
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// The index has taken a record of the chunk: what landed of it is dead.
-    pub(crate) fn note_indexed(self: &Rc<Self>, state: &mut State, handle: Handle) {
+    pub(crate) fn note_indexed(self: &Rc<Self>, state: &mut StoreState, handle: Handle) {
         let Some(end) = state.chunks.get(handle).map(|chunk| chunk.groups.end()) else { return };
         let pieces = state.open.get_mut(&handle).map(|open| open.tail.indexed(end)).unwrap_or_default();
         self.landed_gone(state, &pieces);
@@ -180,8 +180,8 @@ impl Engine {
 
     /// Landed records are dead, or in the index (CS-LAND-3). That makes room in memory for what waits to land: nobody else
     /// may come.
-    pub(crate) fn landed_gone(self: &Rc<Self>, state: &mut State, pieces: &[Piece]) {
-        let State { landing: Some(landing), zones, .. } = state else { return };
+    pub(crate) fn landed_gone(self: &Rc<Self>, state: &mut StoreState, pieces: &[Piece]) {
+        let StoreState { landing: Some(landing), zones, .. } = state else { return };
         for Piece { located, .. } in pieces {
             landing.bytes -= u64::from(located.length);
             let slot = zones.get_mut(located.zone);
@@ -202,7 +202,7 @@ impl Engine {
 
     /// Lets the index point at a chunk's landed records where they lie, instead of moving them. Not while moves of it
     /// are being written.
-    pub(crate) fn adopt(self: &Rc<Self>, state: &mut State, handle: Handle) {
+    pub(crate) fn adopt(self: &Rc<Self>, state: &mut StoreState, handle: Handle) {
         self.cancel_moves(state, handle);
         let Some(open) = state.open.get_mut(&handle).filter(|open| open.inflight == 0) else { return };
         let pieces = open.tail.indexed(u32::MAX);
@@ -216,7 +216,7 @@ impl Engine {
     }
 
     /// Takes moves that have no zone yet out of a chunk's queue.
-    pub(crate) fn cancel_moves(&self, state: &mut State, handle: Handle) {
+    pub(crate) fn cancel_moves(&self, state: &mut StoreState, handle: Handle) {
         let Some(open) = state.open.get_mut(&handle) else { return };
         let first = open.queue.iter().find(|pending| pending.moved).map(|pending| pending.offset);
         let Some(first) = first else { return };
@@ -230,7 +230,7 @@ impl Engine {
 
     /// Space is short: landing zones are closed, and what lives in them goes into the index, so that GC can win them.
     /// Returns whether that changed anything.
-    pub(crate) fn give_up_landing(self: &Rc<Self>, state: &mut State) -> bool {
+    pub(crate) fn give_up_landing(self: &Rc<Self>, state: &mut StoreState) -> bool {
         let Some(landing) = &mut state.landing else { return false };
         landing.suspended = true;
         let mut changed = false;

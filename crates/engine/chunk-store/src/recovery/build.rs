@@ -17,7 +17,7 @@ use crate::landing::LandingLog;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
 use crate::recovery::scan::FoundZone;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::stats::Counters;
 use crate::types::ZoneStatus;
 use crate::zones::GC_RESERVE;
@@ -73,7 +73,7 @@ pub(super) fn state(
     options: &Options,
     now: u64,
     damage: &mut Vec<Damage>,
-) -> (State, Destinations) {
+) -> (StoreState, Destinations) {
     let capacity = geometry.zone_capacity;
     let mut zones = ZoneTable::new(layout.data_zones.start, layout.data_zones.len() as u32, (capacity.0 - 1) as u32);
     let landing_zones = options.landing.map_or(0, |landing| landing.zones);
@@ -140,7 +140,7 @@ pub(super) fn state(
         zones.note_garbage(zone.zone);
     }
     let starved = Starved::new(pools.ids().len());
-    let state = State {
+    let state = StoreState {
         chunks,
         zones,
         landing: LandingLog::new(options.landing, geometry, pools.landing),

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
 use crate::landing::LandingLog;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 use crate::zones::GC_RESERVE;
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// A zone that another pool can do without: opened and unused, or used and dead. It becomes garbage.
-    fn spare_zone(&self, state: &mut State, starving: PoolId) -> Option<ZoneId> {
+    fn spare_zone(&self, state: &mut StoreState, starving: PoolId) -> Option<ZoneId> {
         let others = state.pools.ids().filter(|&pool| pool != starving || state.pools.missing(pool) > 0);
         let zones: Vec<ZoneId> = others.flat_map(|pool| state.pools.zones(pool).to_vec()).collect();
         let spare = zones.into_iter().find(|zone| {
@@ -272,7 +272,7 @@ impl Engine {
     }
 
     /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
-    fn zone_for_landing(&self, state: &mut State, free: u32, low: u32) -> Option<Lease> {
+    fn zone_for_landing(&self, state: &mut StoreState, free: u32, low: u32) -> Option<Lease> {
         let landing = state.landing.as_mut()?;
         if free > low + landing.zones.most() {
             landing.resume();
@@ -448,7 +448,7 @@ impl Engine {
 
 /// A zone that is open, idle and holds garbage, which GC can win once it is closed; of the starving pool if there is
 /// one.
-fn idle_garbage(state: &State, starving: PoolId) -> Option<ZoneId> {
+fn idle_garbage(state: &StoreState, starving: PoolId) -> Option<ZoneId> {
     let pools = std::iter::once(starving).chain(state.pools.ids());
     let mut zones = pools.flat_map(|pool| state.pools.zones(pool)).copied();
     zones.find(|&zone| {
