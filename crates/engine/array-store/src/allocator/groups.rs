@@ -6,12 +6,12 @@ use std::rc::Rc;
 use crate::append::open_set::OpenSet;
 use crate::engine::Engine;
 use crate::types::{DriveSet, SetId, SetState};
-use crate::zone_set::layout::{Place, choose_groups};
+use crate::zone_set::layout::{Candidate, choose_groups};
 use crate::zone_set::{Group, List, ZoneSet};
 
-/// Measure of a set's bad fit to a group.
+/// Overlap of a set with other groups than its own: the less, the better it fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Misfit {
+pub(crate) struct Overlap {
     /// Drives of it that are other groups'.
     others: u32,
     /// Drives of it that are not the group's.
@@ -32,8 +32,8 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Bad fit of drives to those of a group; `None`: of the group that they fit best.
-    pub(super) fn misfit(&self, group: Option<usize>, drives: &DriveSet) -> Misfit {
+    /// Overlap of drives with the homes of groups other than `group`; `None`: other than the one that they fit best.
+    pub(super) fn overlap(&self, group: Option<usize>, drives: &DriveSet) -> Overlap {
         let common = |home: &DriveSet| home.common(drives);
         let taken: u32 = self.homes.iter().map(common).sum();
         let own = match group {
@@ -41,7 +41,7 @@ impl Fit {
             None => self.homes.iter().map(common).max().unwrap_or(0),
         };
         let homeless = group.is_some_and(|group| self.homes.get(group).is_none_or(|home| *home == NONE));
-        Misfit { others: taken - own, outside: if homeless { 0 } else { drives.count() - own } }
+        Overlap { others: taken - own, outside: if homeless { 0 } else { drives.count() - own } }
     }
 
     /// Zones that sets on those drives lack, or will.
@@ -55,8 +55,8 @@ impl Fit {
     }
 
     /// The less the better.
-    fn rank(&self, group: Option<usize>, drives: &DriveSet) -> ((u32, u32), Misfit) {
-        (self.ill(drives), self.misfit(group, drives))
+    fn rank(&self, group: Option<usize>, drives: &DriveSet) -> ((u32, u32), Overlap) {
+        (self.ill(drives), self.overlap(group, drives))
     }
 }
 
@@ -87,15 +87,15 @@ impl Engine {
             return;
         }
         let lossy = self.lossy_drives();
-        let mut places = Vec::new();
+        let mut candidates = Vec::new();
         self.sets.with_groups(|all| {
             for (drives, group) in all.iter().filter(|(drives, _)| !drives.meets(&lossy)) {
                 let count = |lists: &[List]| lists.iter().map(|list| group.list(*list).len() as u32).sum();
                 let free = count(&[List::Empty, List::Offered, List::Available]);
-                places.extend((free > 0).then(|| Place { free, open: count(&[List::Open]), drives: *drives }));
+                candidates.extend((free > 0).then(|| Candidate { free, open: count(&[List::Open]), drives: *drives }));
             }
         });
-        let chosen = choose_groups(places, kept);
+        let chosen = choose_groups(candidates, kept);
         self.allocator.plan(|plan| {
             plan.groups.iter_mut().zip(chosen).for_each(|(group, drives)| group.drives = drives);
         });
@@ -114,7 +114,7 @@ impl Engine {
         let (fit, groups) = (self.fit_now(), self.allocator.groups());
         let mut chosen = BTreeSet::new();
         for group in 0..groups {
-            let fits = |drives: &DriveSet| fit.rank(Some(group), drives) == ((0, 0), Misfit::default());
+            let fits = |drives: &DriveSet| fit.rank(Some(group), drives) == ((0, 0), Overlap::default());
             let rank = |drives: &DriveSet| fits(drives).then_some(());
             let found = self.best_empty((most + group) / groups, rank, |id| !chosen.contains(id));
             chosen.extend(found);
@@ -178,7 +178,7 @@ impl Engine {
         let free = |group: usize| self.allocator.plan(|plan| plan.free_slot(group));
         let groups = (0..self.allocator.groups()).filter(|&group| free(group).is_some());
         let (fit, drives) = (self.fit_now(), open.set.drives());
-        let best = groups.min_by_key(|&group| fit.misfit(Some(group), &drives));
+        let best = groups.min_by_key(|&group| fit.overlap(Some(group), &drives));
         let Some(slot) = best.and_then(free) else { return Some(open) };
         let left = self.data_left(&open);
         self.allocator.fill(slot as u8, open, left);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::Allocator;
-use super::groups::Misfit;
+use super::groups::Overlap;
 use crate::append::open_set::{OpenSet, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -112,7 +112,7 @@ impl Engine {
                 };
                 let fit = self.fit_for(group);
                 let best = self.sets.with_groups(|all| {
-                    let rank = |drives: &DriveSet| (fit.ill(drives), drives.common(&busy), fit.misfit(group, drives));
+                    let rank = |drives: &DriveSet| (fit.ill(drives), drives.common(&busy), fit.overlap(group, drives));
                     let first = |of: &Group| of.list(List::Available).first().copied();
                     all.iter().filter_map(|(drives, of)| Some((rank(drives), first(of)?))).min()
                 });
@@ -124,7 +124,7 @@ impl Engine {
                 };
                 if let Some(group) = group
                     && steps < 3
-                    && fit.misfit(Some(group), &set.drives()) > Misfit::default()
+                    && fit.overlap(Some(group), &set.drives()) > Overlap::default()
                 {
                     // Sets on the group's drives are looked for, then drives for all groups, and then sets on those.
                     if steps == 1 {

@@ -28,7 +28,7 @@ impl Chunks {
 
     /// Adds a part; the chunk before it, if that is full.
     pub(crate) fn part(&mut self, key: &PartKey, place: &PartPlace) -> Option<Vec<u8>> {
-        let full = self.turn(PARTS_CHUNK);
+        let full = self.chunk_for(PARTS_CHUNK);
         wire::put_part(&mut self.chunk, (&key.name, key.version.0, key.offset), place, &mut self.previous);
         self.parts += 1;
         full
@@ -36,7 +36,7 @@ impl Chunks {
 
     /// Adds a complete version of an object; the chunk before it, if that is full.
     pub(crate) fn object(&mut self, name: &[u8], version: Version, size: u64, attributes: &[u8]) -> Option<Vec<u8>> {
-        let full = self.turn(OBJECTS_CHUNK);
+        let full = self.chunk_for(OBJECTS_CHUNK);
         wire::put_object(&mut self.chunk, (name, version), size, attributes, &mut self.previous);
         self.objects += 1;
         full
@@ -50,7 +50,8 @@ impl Chunks {
         [last, self.chunk]
     }
 
-    fn turn(&mut self, kind: u8) -> Option<Vec<u8>> {
+    /// Begins a chunk for entries of that kind, if the present one is full or of the other kind; returns the full one.
+    fn chunk_for(&mut self, kind: u8) -> Option<Vec<u8>> {
         (kind != self.kind || self.chunk.len() >= self.max_bytes).then(|| self.begin(kind))
     }
 

@@ -100,7 +100,7 @@ impl Index {
         // not be there, the index is built anew.
         let opened = Builder::new().set_cache_size(FILE_CACHE_BYTES).create_with_backend(backend).map_err(Into::into);
         let opened = opened.and_then(|database| Self::with(database, objects, Some(file)));
-        Ok(opened.and_then(|index| index.reader().map(|_| index)).ok())
+        Ok(opened.and_then(|index| index.view().map(|_| index)).ok())
     }
 
     fn with(database: Database, objects: u64, file: Option<backend::IndexFile>) -> IndexResult<Self> {

@@ -9,7 +9,7 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetada
 
 use super::Index;
 use super::error::{IndexError, IndexResult};
-use super::read::Reader;
+use super::read::IndexView;
 use super::tables::{
     COMPLETE, PARTS, complete_parts, complete_value, newest_first, place_from_bytes, place_to_bytes, version_of,
 };
@@ -25,7 +25,7 @@ const NUMBERS_MAX: usize = 80;
 
 /// The index at one moment (AS-IX-3), to be read once from its beginning to its end.
 pub(crate) struct Snapshot {
-    reader: Reader,
+    view: IndexView,
     next: Next,
     number: u64,
 }
@@ -54,7 +54,7 @@ impl Index {
 
 impl Snapshot {
     pub(super) fn new(transaction: ReadTransaction) -> IndexResult<Self> {
-        Ok(Self { reader: Reader::new(&transaction)?, next: Next::Parts(None), number: 0 })
+        Ok(Self { view: IndexView::new(&transaction)?, next: Next::Parts(None), number: 0 })
     }
 
     /// The next chunk, of at most `max_bytes` unless one entry alone is larger (by name and attributes up to 258 KiB);
@@ -91,7 +91,7 @@ impl Snapshot {
             .map_or(Bound::Unbounded, |(name, version, offset)| Bound::Excluded((name.as_slice(), *version, *offset)));
         let mut chunk = wire::begin(PARTS_CHUNK, self.number);
         let (mut previous, mut last) = (Previous::default(), None);
-        for entry in ReadableTable::range(&self.reader.parts, (from, Bound::Unbounded))? {
+        for entry in ReadableTable::range(&self.view.parts, (from, Bound::Unbounded))? {
             let (key, place) = entry?;
             let key = key.value();
             if last.is_some() && chunk.len() + key.0.len() + NUMBERS_MAX > max_bytes {
@@ -109,7 +109,7 @@ impl Snapshot {
             .map_or(Bound::Unbounded, |(name, version)| Bound::Excluded((name.as_slice(), newest_first(*version))));
         let mut chunk = wire::begin(OBJECTS_CHUNK, self.number);
         let (mut previous, mut last) = (Previous::default(), None);
-        for entry in ReadableTable::range(&self.reader.complete, (from, Bound::Unbounded))? {
+        for entry in ReadableTable::range(&self.view.complete, (from, Bound::Unbounded))? {
             let (key, value) = entry?;
             let ((name, version), value) = (key.value(), value.value());
             if last.is_some() && chunk.len() + name.len() + value.len() + NUMBERS_MAX > max_bytes {
@@ -125,8 +125,8 @@ impl Snapshot {
 
     fn end(&self) -> IndexResult<Vec<u8>> {
         let mut chunk = wire::begin(END_CHUNK, self.number);
-        wire::put_varint(&mut chunk, self.reader.parts.len()?);
-        wire::put_varint(&mut chunk, self.reader.complete.len()?);
+        wire::put_varint(&mut chunk, self.view.parts.len()?);
+        wire::put_varint(&mut chunk, self.view.complete.len()?);
         Ok(chunk)
     }
 }

@@ -32,7 +32,7 @@ use crate::zone_set::ZoneSet;
 /// Items that are read ahead of the one that is written.
 const AHEAD: usize = 4;
 
-/// Writes on their way to the new zone: a drive without a write cache would miss a turn after each.
+/// Writes on their way to the new zone: a drive without a write cache would lose a revolution after each.
 const WRITES: usize = 3;
 
 /// Contents of a set in one of its generations. They stay the same as long as that lasts.
@@ -173,7 +173,7 @@ impl Copy<'_> {
         self.write(0, vec![head]).await?;
         // The reader is made of copies of what it needs, since the writer goes on beside it.
         let (engine, members) = (self.engine.clone(), self.members.clone());
-        let reader = Reader { engine, id: self.id, members, number: self.number, payload: self.payload() };
+        let reader = MemberReader { engine, id: self.id, members, number: self.number, payload: self.payload() };
         let reads = digest.items.iter().map(|item| reader.item(item));
         let mut reads = stream::iter(reads).buffered(AHEAD);
         let mut items = digest.items.iter();
@@ -277,7 +277,7 @@ enum Fragment {
 }
 
 /// Reads what belongs into the new member.
-struct Reader {
+struct MemberReader {
     engine: Rc<Engine>,
     id: SetId,
     members: Vec<Member>,
@@ -285,7 +285,7 @@ struct Reader {
     payload: Payload,
 }
 
-impl Reader {
+impl MemberReader {
     /// The fragment of an item: as it is on the old member, if it can be read, or computed from others.
     async fn item(&self, item: &DigestItem) -> Result<Fragment> {
         let ItemBody::Segment(marker) = &item.body else { return Ok(Fragment::None) };

@@ -28,27 +28,27 @@ impl Rotation {
         Self { width: code.width(), blocks }
     }
 
-    fn turn(self, block: u32) -> usize {
+    fn shift(self, block: u32) -> usize {
         (block / self.blocks) as usize % self.width
     }
 
     /// Members in the order of the fragments that begin at `block`; `members` are in the set's order.
     pub(crate) fn in_order(self, mut members: Vec<Member>, block: u32) -> Vec<Member> {
-        let turn = self.turn(block) % members.len().max(1);
-        members.rotate_left(turn);
+        let shift = self.shift(block) % members.len().max(1);
+        members.rotate_left(shift);
         members
     }
 
     /// Values of fragments that begin at `block`, in their order, put in the order of the set's members.
     pub(crate) fn by_member<T>(self, mut fragments: Vec<T>, block: u32) -> Vec<T> {
-        let turn = self.turn(block) % fragments.len().max(1);
-        fragments.rotate_right(turn);
+        let shift = self.shift(block) % fragments.len().max(1);
+        fragments.rotate_right(shift);
         fragments
     }
 
     /// The fragment that a member has, of those that begin at `block`.
     pub(crate) fn fragment_of(self, member: usize, block: u32) -> usize {
-        (member + self.width - self.turn(block)) % self.width
+        (member + self.width - self.shift(block)) % self.width
     }
 }
 

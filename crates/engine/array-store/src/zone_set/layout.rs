@@ -45,42 +45,42 @@ pub(crate) fn form_sets(free: &[(DriveId, Vec<ZoneId>)], width: usize) -> Vec<Ve
     }
 }
 
-/// Drives that sets lie on, and how many of those are free and open.
+/// Drives for a group, as some sets lie on them, and how many of those are free and open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Candidate {
     pub(crate) free: u32,
     pub(crate) open: u32,
     pub(crate) drives: DriveSet,
 }
 
-/// Drives for as many groups as `kept` has, of places with free sets: disjoint, as many as can be, with many free sets
-/// each. Groups keep those that they have if sets are free there, unless more groups could have some. Groups left over
-/// have none.
-pub(crate) fn choose_groups(mut places: Vec<Place>, mut kept: Vec<DriveSet>) -> Vec<DriveSet> {
-    places.sort_unstable_by_key(|&place| Reverse(place));
-    let free = |home: &DriveSet| places.iter().any(|place| place.drives == *home);
+/// Drives for as many groups as `kept` has, of candidates with free sets: disjoint, as many as can be, with many free
+/// sets each. Groups keep those that they have if sets are free there, unless more groups could have some. Groups left
+/// over have none.
+pub(crate) fn choose_groups(mut candidates: Vec<Candidate>, mut kept: Vec<DriveSet>) -> Vec<DriveSet> {
+    candidates.sort_unstable_by_key(|&candidate| Reverse(candidate));
+    let free = |home: &DriveSet| candidates.iter().any(|candidate| candidate.drives == *home);
     kept.iter_mut().filter(|home| !free(home)).for_each(|home| *home = DriveSet::EMPTY);
-    let beginnings = (0..places.len().min(BEGINNINGS)).map(|first| disjoint(&places, first, kept.len()));
-    let best = beginnings.max_by_key(|found| (found.len(), found.iter().map(|place| place.free).min()));
+    let beginnings = (0..candidates.len().min(BEGINNINGS)).map(|first| disjoint(&candidates, first, kept.len()));
+    let best = beginnings.max_by_key(|found| (found.len(), found.iter().map(|candidate| candidate.free).min()));
     let best = best.unwrap_or_default();
     if best.len() <= kept.iter().filter(|home| **home != DriveSet::EMPTY).count() {
         return kept;
     }
-    let mut homes: Vec<DriveSet> = best.into_iter().map(|place| place.drives).collect();
+    let mut homes: Vec<DriveSet> = best.into_iter().map(|candidate| candidate.drives).collect();
     homes.sort_unstable();
     homes.resize(kept.len(), DriveSet::EMPTY);
     homes
 }
 
-/// Places that share no drive, at most `most`: that one, and of the others always the first that does.
-fn disjoint(places: &[Place], first: usize, most: usize) -> Vec<Place> {
-    let mut found = vec![places[first]];
-    for place in places {
+/// Candidates that share no drive, at most `most`: that one, and of the others always the first that does.
+fn disjoint(candidates: &[Candidate], first: usize, most: usize) -> Vec<Candidate> {
+    let mut found = vec![candidates[first]];
+    for candidate in candidates {
         if found.len() == most {
             break;
         }
-        if found.iter().all(|other| !other.drives.meets(&place.drives)) {
-            found.push(*place);
+        if found.iter().all(|other| !other.drives.meets(&candidate.drives)) {
+            found.push(*candidate);
         }
     }
     found
@@ -132,12 +132,12 @@ mod tests {
     }
 
     /// Places with free sets, as [`form_sets`] made them; the first `used` are not free.
-    fn places(drives: usize, width: usize, used: usize) -> Vec<Place> {
-        let mut places: std::collections::BTreeMap<DriveSet, u32> = Default::default();
+    fn candidates(drives: usize, width: usize, used: usize) -> Vec<Candidate> {
+        let mut candidates: std::collections::BTreeMap<DriveSet, u32> = Default::default();
         for set in &form_sets(&free(&vec![240; drives]), width)[used..] {
-            *places.entry(set.iter().map(|member| member.drive).collect()).or_default() += 1;
+            *candidates.entry(set.iter().map(|member| member.drive).collect()).or_default() += 1;
         }
-        places.into_iter().map(|(drives, free)| Place { free, open: 0, drives }).collect()
+        candidates.into_iter().map(|(drives, free)| Candidate { free, open: 0, drives }).collect()
     }
 
     /// As an array fills, all of its groups have drives of their own that sets are free on, and they change seldom.
@@ -149,7 +149,7 @@ mod tests {
             let mut groups = vec![DriveSet::EMPTY; side_by_side];
             let mut changes = 0;
             for used in (0..all - side_by_side).step_by(side_by_side) {
-                let next = choose_groups(places(drives, width, used), groups.clone());
+                let next = choose_groups(candidates(drives, width, used), groups.clone());
                 assert!(
                     next.iter().all(|home| home.count() as usize == width),
                     "{drives} drives, {used} used: {next:?}"

@@ -117,8 +117,8 @@ impl ZoneSet {
     /// the set as `Rotation` has it.
     pub(crate) fn ordered_members(&self, id: SetId) -> Vec<Member> {
         let mut ordered = self.members();
-        let turn = id.0 as usize % ordered.len().max(1);
-        ordered.rotate_left(turn);
+        let shift = id.0 as usize % ordered.len().max(1);
+        ordered.rotate_left(shift);
         ordered
     }
 
