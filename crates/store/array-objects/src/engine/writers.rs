@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use crate::names::Blob;
 
 /// A blob that is being written. It is taken out to be finished.
-pub(super) struct Slot {
+pub(super) struct OpenBlob {
     pub(super) blob: Blob,
     pub(super) put: Mutex<Option<Put>>,
     /// Bytes that came, in how many calls, and how long they were waited for.
@@ -27,26 +27,26 @@ pub(super) struct Slot {
 
 /// Blobs being written, by the number of their writer.
 #[derive(Default)]
-pub(crate) struct Writers(RefCell<BTreeMap<u64, Rc<Slot>>>);
+pub(crate) struct Writers(RefCell<BTreeMap<u64, Rc<OpenBlob>>>);
 
 impl Writers {
     /// The writer has gone away: its bytes belong to no object.
     pub(crate) fn drop(&self, number: u64) {
         // Outside the borrow: dropping a put works on the index.
-        let slot = self.0.borrow_mut().remove(&number);
-        drop(slot);
+        let blob = self.0.borrow_mut().remove(&number);
+        drop(blob);
     }
 
-    pub(super) fn insert(&self, number: u64, slot: Slot) {
-        self.0.borrow_mut().insert(number, Rc::new(slot));
+    pub(super) fn insert(&self, number: u64, blob: OpenBlob) {
+        self.0.borrow_mut().insert(number, Rc::new(blob));
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<Rc<Slot>> {
+    pub(super) fn get(&self, number: u64) -> Option<Rc<OpenBlob>> {
         self.0.borrow().get(&number).cloned()
     }
 
     pub(super) fn clear(&self) {
-        let slots = self.0.take();
-        drop(slots);
+        let blobs = self.0.take();
+        drop(blobs);
     }
 }

@@ -9,7 +9,7 @@ use shingle_store_api::{StoreResult, UploadId};
 use tokio::sync::Mutex;
 
 use super::Core;
-use super::writers::Slot;
+use super::writers::OpenBlob;
 use crate::errors::{from_array, gone, invalid};
 use crate::names::Blob;
 
@@ -27,7 +27,7 @@ impl Core {
         let hints = PutHints { length, group: part.map(|(upload, _)| upload.0) };
         let put = self.store.begin_put_with(blob.name(), hints).map_err(from_array)?;
         let writer = self.next_number();
-        let slot = Slot {
+        let open = OpenBlob {
             blob,
             put: Mutex::new(Some(put)),
             bytes: Cell::default(),
@@ -36,47 +36,47 @@ impl Core {
             since: Cell::new(self.rt.now()),
             came: Cell::default(),
         };
-        self.writers.insert(writer, slot);
+        self.writers.insert(writer, open);
         Ok(writer)
     }
 
-    fn slot(&self, writer: u64) -> StoreResult<Rc<Slot>> {
+    fn open(&self, writer: u64) -> StoreResult<Rc<OpenBlob>> {
         self.writers.get(writer).ok_or_else(|| gone(shingle_runtime::owner::Gone))
     }
 
     /// Bytes for a writer's call have come: from here on they are not waited for.
     pub(crate) fn bytes_came(&self, writer: u64, call: u64) {
         // A call that found no queue is there first.
-        if let Ok(slot) = self.slot(writer)
-            && slot.calls.get() == call
+        if let Ok(open) = self.open(writer)
+            && open.calls.get() == call
         {
-            slot.came.set(Some(self.rt.now()));
+            open.came.set(Some(self.rt.now()));
         }
     }
 
     pub(crate) async fn write_blob(&self, writer: u64, pieces: Vec<Bytes>) -> StoreResult<()> {
-        let slot = self.slot(writer)?;
-        let mut put = slot.put.lock().await;
+        let open = self.open(writer)?;
+        let mut put = open.put.lock().await;
         let Some(put) = put.as_mut() else { return Err(gone(shingle_runtime::owner::Gone)) };
-        let came = slot.came.take().unwrap_or_else(|| self.rt.now());
-        slot.calls.set(slot.calls.get() + 1);
-        slot.idle.set(slot.idle.get() + came.since(slot.since.get()));
-        slot.bytes.set(slot.bytes.get() + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>());
-        self.places.may_go_on(slot.bytes.get(), slot.idle.get())?;
+        let came = open.came.take().unwrap_or_else(|| self.rt.now());
+        open.calls.set(open.calls.get() + 1);
+        open.idle.set(open.idle.get() + came.since(open.since.get()));
+        open.bytes.set(open.bytes.get() + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>());
+        self.places.may_go_on(open.bytes.get(), open.idle.get())?;
         for piece in pieces {
             put.write(piece).await.map_err(from_array)?;
         }
-        slot.since.set(self.rt.now());
+        open.since.set(self.rt.now());
         Ok(())
     }
 
     /// Makes a blob durable. Its name, size and version.
     pub(super) async fn finish_blob(&self, writer: u64, attributes: Bytes) -> StoreResult<(Blob, u64, u64)> {
-        let slot = self.slot(writer)?;
+        let open = self.open(writer)?;
         self.writers.drop(writer);
-        let put = slot.put.lock().await.take();
+        let put = open.put.lock().await.take();
         let Some(put) = put else { return Err(gone(shingle_runtime::owner::Gone)) };
         let stored = put.finish(attributes).await.map_err(from_array)?;
-        Ok((slot.blob, stored.size, stored.version.0))
+        Ok((open.blob, stored.size, stored.version.0))
     }
 }

@@ -13,7 +13,7 @@ use crate::client::direct::Begun;
 use crate::client::{Link, stopped};
 use crate::engine::Core;
 use crate::engine::objects::Written;
-use crate::engine::writers::BlobHold;
+use crate::engine::writers::BlobPin;
 
 /// Bytes of an object or part being written. At most one segment is held beside the one on its way, and no file: a client that
 /// stalls costs memory only. If memory is short, segments are small.
@@ -29,13 +29,13 @@ pub(crate) struct Gathering {
     /// Memory for `rest`, once bytes are expected.
     memory: Option<Reservation>,
     under_way: Option<oneshot::Receiver<StoreResult<()>>>,
-    hold: BlobHold,
+    pin: BlobPin,
 }
 
 impl Gathering {
     pub(crate) fn new(client: &Client<Core>, begun: Begun) -> Self {
-        let hold = BlobHold::new(begun.blob, client.link.releases.clone());
-        Self { begun, segments: 0, size: 0, rest: Vec::new(), gathered: 0, memory: None, under_way: None, hold }
+        let pin = BlobPin::new(begun.blob, client.link.releases.clone());
+        Self { begun, segments: 0, size: 0, rest: Vec::new(), gathered: 0, memory: None, under_way: None, pin }
     }
 
     /// Takes memory for `length` bytes, or for the segments that they are cut into.
@@ -71,7 +71,7 @@ impl Gathering {
         };
         let answer = client.door.writes().begin(put).await.map_err(|gone| client.door.gone(gone))?;
         self.segments += 1;
-        self.hold.sent += 1;
+        self.pin.sent += 1;
         self.under_way = Some(answer);
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Body<Core> for Gathering {
     async fn finish(mut self, client: &Client<Core>) -> StoreResult<Written> {
         self.arrive().await?;
         let permit = client.link.share(self.gathered).await?;
-        let Self { begun, segments, size, rest, memory, hold, .. } = self;
-        Ok(Written { begun, segments, rest, size, hold, _budget: (memory, permit) })
+        let Self { begun, segments, size, rest, memory, pin, .. } = self;
+        Ok(Written { begun, segments, rest, size, pin, _budget: (memory, permit) })
     }
 }

@@ -19,7 +19,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use crate::drives::Class;
 use crate::drives::lateness;
 use crate::engine::Core;
-use crate::engine::reserve::Slot;
+use crate::engine::reserve::AppendReservation;
 use crate::errors::for_client;
 use crate::files::{End, Log, LogFile, Tail};
 use crate::format::{ChunkName, EntryPlace, Sealed};
@@ -47,21 +47,21 @@ impl Core {
         self.writable()?;
         let (mut last_error, mut unsure) = (None, false);
         for attempt in 0..TRIES {
-            let slot = match self.reserve(log, class, length).await {
-                Ok(slot) => slot,
+            let reserved = match self.reserve(log, class, length).await {
+                Ok(reserved) => reserved,
                 Err(error) if unsure => {
                     return Err(StoreError::caused(StoreErrorKind::Device, "a drive failed in the middle", error));
                 }
                 Err(error) => return Err(error),
             };
             // No await up to the append's own (OS-APP-1).
-            let (locations, pieces) = self.place(&slot, entries);
-            let id = slot.name.id();
-            let (client, offset, began) = (slot.client.clone(), slot.offset, self.runtime.now());
-            let answer = self.answer(slot.drive, async move { client.append(id, offset, pieces).await }).await;
-            self.compare(slot.drive, began, answer.is_ok());
-            let settle = (slot.name.file, Position { ordinal: slot.name.ordinal, offset: slot.offset });
-            self.answered(&slot, answer.is_ok());
+            let (locations, pieces) = self.place(&reserved, entries);
+            let id = reserved.name.id();
+            let (client, offset, began) = (reserved.client.clone(), reserved.offset, self.runtime.now());
+            let answer = self.answer(reserved.drive, async move { client.append(id, offset, pieces).await }).await;
+            self.compare(reserved.drive, began, answer.is_ok());
+            let settle = (reserved.name.file, Position { ordinal: reserved.name.ordinal, offset: reserved.offset });
+            self.answered(&reserved, answer.is_ok());
             let error = match answer {
                 Ok(_) => {
                     self.count_append(entries.len(), length);
@@ -74,21 +74,22 @@ impl Core {
             let broken = matches!(error.kind, ErrorKind::Device | ErrorKind::Corrupt | ErrorKind::Stopped);
             if broken {
                 let now = self.runtime.now();
-                self.drives.borrow_mut()[slot.drive].failed(now);
+                self.drives.borrow_mut()[reserved.drive].failed(now);
             }
             let host_full = error.kind == ErrorKind::HostFull;
             if host_full {
                 // Others may have room. If none has, the caller gets the error; each write asks the drives anew.
                 let now = self.runtime.now();
-                self.drives.borrow_mut()[slot.drive].failed(now);
+                self.drives.borrow_mut()[reserved.drive].failed(now);
             }
             let full = error.kind == ErrorKind::NoSpace;
             if full {
-                self.refresh_drive(slot.drive).await;
+                self.refresh_drive(reserved.drive).await;
             }
-            let size = self.close_chunk(slot.name.file, slot.name.ordinal, !broken && !full && !host_full).await;
+            let size =
+                self.close_chunk(reserved.name.file, reserved.name.ordinal, !broken && !full && !host_full).await;
             // If the drive failed in the middle the append may have landed: bytes that are sealed into the chunk count.
-            if broken && size.is_some_and(|size| size >= slot.offset + length) {
+            if broken && size.is_some_and(|size| size >= reserved.offset + length) {
                 self.count_append(entries.len(), length);
                 return Ok(Appended { locations, settle });
             }
@@ -129,12 +130,12 @@ impl Core {
         stats.entry_bytes += bytes;
     }
 
-    /// The entries' locations in `slot`, and their bytes.
-    fn place(&self, slot: &Slot, entries: &[Sealed]) -> (Vec<Location>, Vec<Bytes>) {
-        let mut offset = slot.offset;
+    /// The entries' locations in the reserved place, and their bytes.
+    fn place(&self, reserved: &AppendReservation, entries: &[Sealed]) -> (Vec<Location>, Vec<Bytes>) {
+        let mut offset = reserved.offset;
         let mut pieces = Vec::new();
         let locations = entries.iter().map(|entry| {
-            let place = EntryPlace { set: self.set, file: slot.name.file, ordinal: slot.name.ordinal, offset };
+            let place = EntryPlace { set: self.set, file: reserved.name.file, ordinal: reserved.name.ordinal, offset };
             entry.pieces(place, &mut pieces);
             offset += entry.length();
             entry.location(place)

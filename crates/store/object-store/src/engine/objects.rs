@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::client::direct::Begun;
 use crate::drives::Class;
 use crate::engine::Core;
-use crate::engine::writers::BlobHold;
+use crate::engine::writers::BlobPin;
 use crate::errors::{from_record, invalid};
 use crate::files::Log;
 use crate::format::{BlobRef, Body, Entry, HEADER_SIZE, Manifest, Sealed};
@@ -32,7 +32,7 @@ pub(crate) struct Written {
     /// Bytes in all.
     pub(crate) size: u64,
     /// The right to the blob.
-    pub(crate) hold: BlobHold,
+    pub(crate) pin: BlobPin,
     /// Memory, and a share of the bytes on their way to the drives, for `rest`.
     pub(crate) _budget: (Option<Reservation>, OwnedSemaphorePermit),
 }
@@ -58,7 +58,7 @@ impl Written {
     pub(crate) fn settle<T>(self, committed: &StoreResult<T>) {
         use StoreErrorKind::{Corrupt, Device, Unavailable};
         if committed.as_ref().err().is_none_or(|error| matches!(error.kind, Device | Corrupt | Unavailable)) {
-            self.hold.keep();
+            self.pin.keep();
         }
     }
 }

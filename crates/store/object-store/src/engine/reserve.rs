@@ -27,8 +27,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// A chunk of a file that is too full: its ordinal, and whether the file goes on.
 type Full = (u64, u32, bool);
 
-/// A reserved place.
-pub(crate) struct Slot {
+/// A place that is reserved for one append.
+pub(crate) struct AppendReservation {
     pub(crate) client: ChunkClient,
     pub(crate) drive: usize,
     pub(crate) name: ChunkName,
@@ -46,7 +46,7 @@ struct Ready {
 }
 
 enum Reserved {
-    Slot(Slot),
+    Place(AppendReservation),
     /// A file must be created on this drive first.
     Create(usize),
     /// This chunk must be closed first.
@@ -61,7 +61,12 @@ enum Reserved {
 
 impl Core {
     /// Reserves a place for `length` bytes, creating and closing files as needed.
-    pub(crate) async fn reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> StoreResult<Slot> {
+    pub(crate) async fn reserve(
+        self: &Rc<Self>,
+        log: Log,
+        class: Class,
+        length: u64,
+    ) -> StoreResult<AppendReservation> {
         self.refresh_ahead();
         let (mut refreshed, mut failures) = (false, 0);
         loop {
@@ -69,7 +74,7 @@ impl Core {
             // Registered before looking, so that a change in between is not missed.
             let changed = self.changed.notified();
             match self.try_reserve(log, class, length) {
-                Reserved::Slot(slot) => return Ok(slot),
+                Reserved::Place(reserved) => return Ok(reserved),
                 Reserved::Create(drive) => {
                     if let Err(error) = self.create_file(drive, log).await {
                         failures += 1;
@@ -141,9 +146,9 @@ impl Core {
                 if ready.outstanding > BUSY_BYTES && ready.may_open {
                     self.open_ahead(drive, log);
                 }
-                let slot = self.take_slot(log, ready.file, length);
+                let reserved = self.take(log, ready.file, length);
                 self.charge(views, drive, length);
-                slot.map_or(Reserved::Wait, Reserved::Slot)
+                reserved.map_or(Reserved::Wait, Reserved::Place)
             }
             Choice::Create(drive) => Reserved::Create(drive),
             Choice::Close(full) => Reserved::Close(full),
@@ -224,7 +229,7 @@ impl Core {
         self.runtime.spawn_detached(async move { drop(core.create_announced(drive, log).await) });
     }
 
-    fn take_slot(&self, log: Log, number: u64, length: u64) -> Option<Slot> {
+    fn take(&self, log: Log, number: u64, length: u64) -> Option<AppendReservation> {
         let mut files = self.files.borrow_mut();
         let mut file = files.get_mut(number)?;
         let (drive, stream) = (file.drive?, file.stream);
@@ -243,16 +248,16 @@ impl Core {
         let state = &mut drives[drive];
         state.wrote(length);
         state.load.begin(length, self.runtime.now());
-        Some(Slot { client: state.client.clone(), drive, name, offset, length })
+        Some(AppendReservation { client: state.client.clone(), drive, name, offset, length })
     }
 
-    /// An append to `slot` has ended.
-    pub(crate) fn answered(&self, slot: &Slot, good: bool) {
-        if let Some(mut file) = self.files.borrow_mut().get_mut(slot.name.file) {
-            file.outstanding = file.outstanding.saturating_sub(slot.length);
+    /// An append to a reserved place has ended.
+    pub(crate) fn answered(&self, reserved: &AppendReservation, good: bool) {
+        if let Some(mut file) = self.files.borrow_mut().get_mut(reserved.name.file) {
+            file.outstanding = file.outstanding.saturating_sub(reserved.length);
         }
         let now = self.runtime.now();
-        self.drives.borrow_mut()[slot.drive].load.end(slot.length, good, now);
+        self.drives.borrow_mut()[reserved.drive].load.end(reserved.length, good, now);
     }
 
     /// A file's size limit on a drive of `capacity` bytes whose chunks take appends of up to `room`: by default at least

@@ -1,4 +1,4 @@
-//! Blobs that are being written, and the writers' hold on them.
+//! Blobs that are being written, and the writers' pin on them.
 
 use std::collections::BTreeMap;
 
@@ -50,15 +50,15 @@ impl Writers {
     }
 }
 
-/// A writer's hold on its blob. Dropped, it gives the blob up; a commit that succeeds, or may have, keeps it.
+/// A writer's pin on its blob. Dropped, it gives the blob up; a commit that succeeds, or may have, keeps it.
 #[derive(Debug)]
-pub(crate) struct BlobHold {
+pub(crate) struct BlobPin {
     blob: u64,
     pub(crate) sent: u32,
     releases: Option<mpsc::UnboundedSender<Release>>,
 }
 
-impl BlobHold {
+impl BlobPin {
     pub(crate) fn new(blob: u64, releases: mpsc::UnboundedSender<Release>) -> Self {
         Self { blob, sent: 0, releases: Some(releases) }
     }
@@ -69,7 +69,7 @@ impl BlobHold {
     }
 }
 
-impl Drop for BlobHold {
+impl Drop for BlobPin {
     fn drop(&mut self) {
         if let Some(releases) = self.releases.take() {
             // The engine may have stopped; the blob is then given up at the next start.
