@@ -4,82 +4,30 @@
 //! - DM-DISK-1: writes to one zone of a shingled disk go to the medium in the order of their arrival.
 //! - DM-DISK-2: no command waits longer than the starvation bound plus the commands that were as old.
 
+mod arm;
+mod entry;
+mod work;
+
 use std::collections::VecDeque;
-use std::ops::Range;
+
+use arm::{Arm, Rotation};
+use entry::Entry;
 
 use crate::cache::Segments;
 use crate::command::{Command, CommandId, Nanos, Op};
+use crate::model::Model;
+use crate::motion::Motion;
 use crate::profile::{Kind, Profile};
 use crate::seek::{SeekBounds, SeekCurve};
-use crate::surface::{Position, Surface, SurfaceSpec};
+use crate::surface::{Surface, SurfaceSpec};
 
 const BLOCK_BYTES: f64 = 4096.0;
-
-/// Rounding error of an angle: a block this close behind the head has not passed it.
-const ANGLE_SLACK: Nanos = 2_000;
 
 /// Cached writes among which the next to destage is chosen.
 const DESTAGE_WINDOW: usize = 64;
 
 /// The longest run of cached writes that is destaged as one.
 const DESTAGE_BLOCKS_MAX: u64 = 256;
-
-/// A command in the drive.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// `None` for a cached write, which has completed for the host.
-    id: Option<CommandId>,
-    number: u64,
-    op: Op,
-    /// Physical.
-    at: u64,
-    blocks: u64,
-    opens: bool,
-    zone: u64,
-    arrived: Nanos,
-    position: Position,
-}
-
-impl Entry {
-    fn range(&self) -> Range<u64> {
-        self.at..self.at + self.blocks
-    }
-
-    fn is_transfer(&self) -> bool {
-        matches!(self.op, Op::Read | Op::Write)
-    }
-}
-
-/// The arm, and its last work.
-#[derive(Clone, Copy, Debug)]
-struct Arm {
-    cylinder: u64,
-    head: u32,
-    /// When its last work ended, or will.
-    free_at: Nanos,
-    /// The block behind the last one it transferred.
-    next_block: u64,
-    /// First block of the last read, which the drive may be reading ahead of; `None` after anything else.
-    reading_from: Option<u64>,
-}
-
-/// Angle of the platter at one time; the angle soon after follows without a division.
-struct Rotation {
-    at: Nanos,
-    angle: Nanos,
-    revolution: Nanos,
-}
-
-impl Rotation {
-    fn angle_at(&self, time: Nanos) -> Nanos {
-        let angle = self.angle + (time - self.at);
-        if angle >= 4 * self.revolution {
-            return angle % self.revolution;
-        }
-        let angle = angle.min(angle.wrapping_sub(2 * self.revolution));
-        angle.min(angle.wrapping_sub(self.revolution))
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
@@ -123,6 +71,8 @@ pub(crate) struct Disk {
     /// Flushes that wait for cached writes with lower numbers.
     flushes: Vec<(CommandId, u64)>,
     number: u64,
+    /// Motions of the arm, while it is watched.
+    motions: Option<Vec<Motion>>,
 }
 
 fn ms(value: f64) -> Nanos {
@@ -133,6 +83,15 @@ impl Disk {
     /// # Panics
     /// If the profile is not one of a disk, which [`Profile::parse`] checks.
     pub(crate) fn new(profile: &Profile, every: u32) -> Self {
+        let zone_blocks = u64::from(profile.shape.zone_mib) * 256;
+        Self::of_blocks(profile, zone_blocks * u64::from(profile.shape.zones), every)
+    }
+
+    /// A disk with so many blocks, whatever the host sees of them.
+    ///
+    /// # Panics
+    /// As [`Disk::new`].
+    pub(crate) fn of_blocks(profile: &Profile, blocks: u64, every: u32) -> Self {
         let (Some(mechanics), Some(recording)) = (&profile.mechanics, &profile.recording) else {
             panic!("profile `{}` has no mechanics", profile.name);
         };
@@ -144,7 +103,7 @@ impl Disk {
         let bands = f64::from(recording.bands.max(2));
         let half_band = (recording.outer_mb_s - recording.inner_mb_s) / (bands - 1.0) / 2.0;
         let surface = Surface::new(&SurfaceSpec {
-            blocks: zone_blocks * u64::from(profile.shape.zones),
+            blocks,
             heads: mechanics.heads,
             revolution,
             skew,
@@ -188,65 +147,19 @@ impl Disk {
             waiting: VecDeque::new(),
             flushes: Vec::new(),
             number: 0,
+            motions: None,
             surface,
         }
     }
 
-    pub(crate) fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
-        let zone = command.at / self.zone_blocks;
-        let at = zone * self.every * self.zone_blocks + command.at % self.zone_blocks;
-        let at = at.min(self.surface.blocks().saturating_sub(1));
-        let position = self.surface.position(at);
-        let (op, blocks, number) = (command.op, command.blocks, self.number);
-        self.number += 1;
-        let entry = Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
-        match op {
-            Op::Report => self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id),
-            Op::Flush if self.is_clean(number) => self.complete_at(now + self.overhead, id),
-            Op::Flush => self.flushes.push((id, number)),
-            Op::Read if self.is_buffered(&entry) => {
-                self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id);
-            }
-            Op::Write if self.write_cache => {
-                self.segments.forget(&entry.range());
-                self.waiting.push_back(entry);
-                self.admit_writes(now);
-            }
-            _ => {
-                if op == Op::Write {
-                    self.segments.forget(&entry.range());
-                }
-                if self.queue.len() + usize::from(self.running.is_some()) < self.depth {
-                    self.queue.push_back(entry);
-                } else {
-                    self.backlog.push_back(entry);
-                }
-            }
-        }
-        if self.running.is_none() {
-            self.start_next(now);
-        }
+    /// The disk's surfaces.
+    pub(crate) fn surface(&self) -> &Surface {
+        &self.surface
     }
 
-    pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let running = self.running.as_ref().map(|&(until, _)| until);
-        let ready = self.ready.front().map(|&(at, _)| at);
-        running.into_iter().chain(ready).min()
-    }
-
-    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
-        loop {
-            let running = self.running.as_ref().map_or(Nanos::MAX, |&(until, _)| until);
-            let ready = self.ready.front().map_or(Nanos::MAX, |&(at, _)| at);
-            if running.min(ready) > now {
-                return;
-            }
-            if ready <= running {
-                done.extend(self.ready.pop_front().map(|(_, id)| id));
-            } else if let Some((until, entry)) = self.running.take() {
-                self.finished(until, &entry, done);
-            }
-        }
+    /// Nanoseconds of a turn.
+    pub(crate) fn revolution(&self) -> Nanos {
+        self.revolution
     }
 
     fn finished(&mut self, until: Nanos, entry: &Entry, done: &mut Vec<CommandId>) {
@@ -374,127 +287,79 @@ impl Disk {
         }
         best.map(|at| (at, least - now))
     }
+}
 
-    /// When work on a command can begin: the drive prepares queued commands while the arm is busy.
-    fn start(&self, now: Nanos, entry: &Entry) -> Nanos {
-        now.max(entry.arrived + self.overhead)
-    }
-
-    /// Time for the arm to reach the track of a transfer's first block; `seek` gives the time for a distance.
-    fn moving(&self, entry: &Entry, seek: impl Fn(u64) -> Nanos) -> Nanos {
-        let position = &entry.position;
-        let way = position.cylinder.abs_diff(self.arm.cylinder);
-        let moving = if entry.at == self.arm.next_block {
-            0
-        } else if way > 0 {
-            seek(way)
-        } else if position.head != self.arm.head {
-            self.head_switch
-        } else {
-            0
-        };
-        if moving > 0 && entry.op == Op::Write { moving + self.write_settle } else { moving }
-    }
-
-    /// Time when a transfer's first block comes by the head, which is on its track from `arrived` on.
-    fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Rotation) -> Nanos {
-        if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
-            // The turns of verification include coming round to the next block.
-            return arrived;
+impl Model for Disk {
+    fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
+        let zone = command.at / self.zone_blocks;
+        let at = zone * self.every * self.zone_blocks + command.at % self.zone_blocks;
+        let at = at.min(self.surface.blocks().saturating_sub(1));
+        let position = self.surface.position(at);
+        let (op, blocks, number) = (command.op, command.blocks, self.number);
+        self.number += 1;
+        let entry = Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
+        match op {
+            Op::Report => self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id),
+            Op::Flush if self.is_clean(number) => self.complete_at(now + self.overhead, id),
+            Op::Flush => self.flushes.push((id, number)),
+            Op::Read if self.is_buffered(&entry) => {
+                self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id);
+            }
+            Op::Write if self.write_cache => {
+                self.segments.forget(&entry.range());
+                self.waiting.push_back(entry);
+                self.admit_writes(now);
+            }
+            _ => {
+                if op == Op::Write {
+                    self.segments.forget(&entry.range());
+                }
+                if self.queue.len() + usize::from(self.running.is_some()) < self.depth {
+                    self.queue.push_back(entry);
+                } else {
+                    self.backlog.push_back(entry);
+                }
+            }
         }
-        let (angle, passed) = (entry.position.angle, turn.angle_at(arrived));
-        let wait = if angle >= passed { angle - passed } else { angle + self.revolution - passed };
-        if wait + ANGLE_SLACK >= self.revolution { arrived } else { arrived + wait }
-    }
-
-    /// Does a command's work, and returns when it ends.
-    fn run(&mut self, now: Nanos, entry: &Entry) -> Nanos {
-        let start = self.start(now, entry);
-        if entry.op == Op::Read
-            && let Some(until) = self.read_ahead_hit(start, entry)
-        {
-            return until;
-        }
-        self.stop_reading_ahead(start);
-        if !entry.is_transfer() {
-            self.arm.reading_from = None;
-            self.arm.free_at = start
-                + match entry.op {
-                    Op::Open => self.open,
-                    Op::Close => self.close,
-                    Op::Reset => self.erase,
-                    _ => 0,
-                };
-            return self.arm.free_at;
-        }
-        let start = if entry.opens { start + self.open } else { start };
-        let turn = Rotation { at: start, angle: start % self.revolution, revolution: self.revolution };
-        let reached = self.turned(start + self.moving(entry, |way| self.seek.nanos(way)), entry, &turn);
-        let (nanos, tracks) = self.surface.transfer(&entry.position, entry.blocks);
-        let verify = if entry.op == Op::Write { self.verify_time(entry, tracks) } else { 0 };
-        let last = if entry.blocks <= entry.position.left {
-            entry.position
-        } else {
-            self.surface.position(entry.at + entry.blocks.saturating_sub(1))
-        };
-        self.arm = Arm {
-            cylinder: last.cylinder,
-            head: last.head,
-            free_at: reached + nanos + verify,
-            next_block: entry.at + entry.blocks,
-            reading_from: (entry.op == Op::Read).then_some(entry.at),
-        };
-        self.arm.free_at
-    }
-
-    /// Time for reading back. With a write cache the drive verifies whole tracks, once it leaves them; without one each
-    /// written part of a track comes round once more before the write completes.
-    fn verify_time(&self, entry: &Entry, tracks: u64) -> Nanos {
-        if self.verify == 0.0 {
-            0
-        } else if self.write_cache {
-            let turns = self.verify * entry.blocks as f64 / entry.position.track_blocks as f64;
-            (turns * self.revolution as f64) as Nanos
-        } else {
-            tracks * self.revolution
+        if self.running.is_none() {
+            self.start_next(now);
         }
     }
 
-    /// Blocks that the arm has read ahead by `time`.
-    fn ahead(&self, time: Nanos) -> u64 {
-        let arm = &self.arm;
-        let track = self.surface.track_blocks(arm.next_block.min(self.surface.blocks().saturating_sub(1)));
-        let elapsed = time.saturating_sub(arm.free_at);
-        let blocks = elapsed * track / (self.revolution + self.skew);
-        arm.next_block + blocks.min(self.read_ahead)
+    fn next_event(&self) -> Option<Nanos> {
+        let running = self.running.as_ref().map(|&(until, _)| until);
+        let ready = self.ready.front().map(|&(at, _)| at);
+        running.into_iter().chain(ready).min()
     }
 
-    /// A read of blocks that are being read ahead: it waits for the head to come to its end, and never for a turn.
-    fn read_ahead_hit(&mut self, start: Nanos, entry: &Entry) -> Option<Nanos> {
-        let from = self.arm.reading_from?;
-        let ahead = self.ahead(start);
-        let end = entry.at + entry.blocks;
-        // Past the limit the head has stopped, and the next block comes by once a turn.
-        let stopped = ahead == self.arm.next_block + self.read_ahead;
-        if entry.at < from || entry.at > ahead || (end > ahead && stopped) || self.read_ahead == 0 {
-            return None;
+    fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
+        loop {
+            let running = self.running.as_ref().map_or(Nanos::MAX, |&(until, _)| until);
+            let ready = self.ready.front().map_or(Nanos::MAX, |&(at, _)| at);
+            if running.min(ready) > now {
+                return;
+            }
+            if ready <= running {
+                done.extend(self.ready.pop_front().map(|(_, id)| id));
+            } else if let Some((until, entry)) = self.running.take() {
+                self.finished(until, &entry, done);
+            }
         }
-        if end > ahead {
-            let position = self.surface.position(self.arm.next_block);
-            let (nanos, _) = self.surface.transfer(&position, end - self.arm.next_block);
-            let last = self.surface.position(end - 1);
-            (self.arm.cylinder, self.arm.head) = (last.cylinder, last.head);
-            (self.arm.free_at, self.arm.next_block) = ((self.arm.free_at + nanos).max(start), end);
-            return Some(self.arm.free_at);
-        }
-        Some(start + entry.blocks * self.interface_ns_block)
     }
 
-    /// The arm leaves; the blocks it read are kept.
-    fn stop_reading_ahead(&mut self, time: Nanos) {
-        if let Some(from) = self.arm.reading_from.take() {
-            let ahead = self.ahead(time);
-            self.segments.keep(from..ahead);
-        }
+    fn blocks(&self) -> u64 {
+        self.surface.blocks()
+    }
+
+    fn watch_arm(&mut self, on: bool) {
+        self.motions = on.then(Vec::new);
+    }
+
+    fn take_motions(&mut self) -> Vec<Motion> {
+        self.motions.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
     }
 }

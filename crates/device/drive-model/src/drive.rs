@@ -1,51 +1,69 @@
-//! A drive: commands in, completions out.
+//! A drive out of its profile.
+
+use std::ops::Range;
 
 use crate::command::{Command, CommandId, Nanos};
 use crate::disk::Disk;
 use crate::flash::FlashDrive;
+use crate::model::Model;
+use crate::motion::Motion;
 use crate::profile::{Kind, Profile};
+use crate::translation;
 
 /// A modelled drive.
 #[derive(Clone, Debug)]
-pub struct Drive(Model);
-
-#[derive(Clone, Debug)]
-enum Model {
-    Disk(Box<Disk>),
-    Flash(Box<FlashDrive>),
-}
+pub struct Drive(Box<dyn Model>);
 
 impl Drive {
-    /// A drive at rest. If `every` is above 1 it has only every `every`-th zone of the profile, so that a small drive
-    /// has the large one's seeks (as SMORE's authors did, section V-A).
+    /// A drive at rest. If `every` is above 1 a disk has only every `every`-th zone of the profile, so that a small drive
+    /// has the large one's seeks (as SMORE's authors did, section V-A). A drive that translates inside has all of its blocks.
     pub fn new(profile: &Profile, every: u32) -> Self {
         Self(match profile.kind {
-            Kind::Zns => Model::Flash(Box::new(FlashDrive::new(profile))),
-            Kind::Cmr | Kind::HmSmr => Model::Disk(Box::new(Disk::new(profile, every))),
+            Kind::Zns => Box::new(FlashDrive::new(profile)),
+            Kind::Cmr | Kind::HmSmr => Box::new(Disk::new(profile, every)),
+            Kind::DmSmr => translation::drive(profile),
         })
+    }
+
+    /// A drive of somebody else's model, for instance of another mapping layer
+    /// ([`Managed::new`](crate::translation::Managed::new)).
+    pub fn of(model: impl Model + 'static) -> Self {
+        Self(Box::new(model))
     }
 
     /// Takes a command that arrives at `now`, which must not be before any time named earlier.
     pub fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
-        match &mut self.0 {
-            Model::Disk(disk) => disk.submit(now, id, command),
-            Model::Flash(flash) => flash.submit(now, id, command),
-        }
+        self.0.submit(now, id, command);
     }
 
     /// Time of the drive's next event; `None` while it is idle.
     pub fn next_event(&self) -> Option<Nanos> {
-        match &self.0 {
-            Model::Disk(disk) => disk.next_event(),
-            Model::Flash(flash) => flash.next_event(),
-        }
+        self.0.next_event()
     }
 
     /// Lets the drive work until `now`. Commands that completed are added to `done`, in order.
     pub fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
-        match &mut self.0 {
-            Model::Disk(disk) => disk.advance(now, done),
-            Model::Flash(flash) => flash.advance(now, done),
-        }
+        self.0.advance(now, done);
+    }
+
+    /// Blocks that the host can address.
+    pub fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    /// Blocks that the host cannot read any more if power fails now: tracks that are being overwritten in their places.
+    /// (Skylight, section 2.4.11.)
+    pub fn torn(&self) -> Vec<Range<u64>> {
+        self.0.torn()
+    }
+
+    /// Records the motions of the arm from now on, or no more.
+    pub fn watch_arm(&mut self, on: bool) {
+        self.0.watch_arm(on);
+    }
+
+    /// Motions of the arm recorded since the last call, in order. None on flash.
+    pub fn take_motions(&mut self) -> Vec<Motion> {
+        self.0.take_motions()
     }
 }

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 
 use crate::command::{Command, CommandId, Nanos, Op};
+use crate::model::Model;
+use crate::motion::Motion;
 use crate::profile::{Flash, Profile, Zones};
 
 const BLOCK_BYTES: f64 = 4096.0;
@@ -23,6 +25,8 @@ pub(crate) struct FlashDrive {
     buffered: VecDeque<(Nanos, u64)>,
     buffered_blocks: u64,
     ready: VecDeque<(Nanos, CommandId)>,
+    /// Blocks that can be addressed.
+    blocks: u64,
 }
 
 impl FlashDrive {
@@ -41,38 +45,7 @@ impl FlashDrive {
             buffered: VecDeque::new(),
             buffered_blocks: 0,
             ready: VecDeque::new(),
-        }
-    }
-
-    pub(crate) fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
-        let begin = now + self.overhead;
-        let at = match command.op {
-            Op::Read => {
-                let sensed =
-                    self.on_dies(begin, command.at, command.blocks, self.flash.die_read_mb_s, self.flash.read_us);
-                self.transfer(sensed, command.blocks)
-            }
-            Op::Write => self.write(begin, &command),
-            Op::Open => begin + (self.zones.open_ms * 1e6) as Nanos,
-            Op::Close => begin + (self.zones.close_ms * 1e6) as Nanos,
-            Op::Reset => begin + (self.zones.erase_ms * 1e6) as Nanos,
-            Op::Report => self.transfer(begin, command.blocks),
-            Op::Flush => self.buffered.iter().map(|&(at, _)| at).fold(begin, Nanos::max),
-        };
-        let place = self.ready.partition_point(|&(other, _)| other <= at);
-        self.ready.insert(place, (at, id));
-    }
-
-    pub(crate) fn next_event(&self) -> Option<Nanos> {
-        self.ready.front().map(|&(at, _)| at)
-    }
-
-    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
-        while let Some(&(at, id)) = self.ready.front()
-            && at <= now
-        {
-            self.ready.pop_front();
-            done.push(id);
+            blocks: u64::from(profile.shape.zone_mib) * 256 * u64::from(profile.shape.zones),
         }
     }
 
@@ -116,5 +89,53 @@ impl FlashDrive {
     fn transfer(&mut self, begin: Nanos, blocks: u64) -> Nanos {
         self.interface = self.interface.max(begin) + (self.interface_ns_block * blocks as f64) as Nanos;
         self.interface
+    }
+}
+
+impl Model for FlashDrive {
+    fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
+        let begin = now + self.overhead;
+        let at = match command.op {
+            Op::Read => {
+                let sensed =
+                    self.on_dies(begin, command.at, command.blocks, self.flash.die_read_mb_s, self.flash.read_us);
+                self.transfer(sensed, command.blocks)
+            }
+            Op::Write => self.write(begin, &command),
+            Op::Open => begin + (self.zones.open_ms * 1e6) as Nanos,
+            Op::Close => begin + (self.zones.close_ms * 1e6) as Nanos,
+            Op::Reset => begin + (self.zones.erase_ms * 1e6) as Nanos,
+            Op::Report => self.transfer(begin, command.blocks),
+            Op::Flush => self.buffered.iter().map(|&(at, _)| at).fold(begin, Nanos::max),
+        };
+        let place = self.ready.partition_point(|&(other, _)| other <= at);
+        self.ready.insert(place, (at, id));
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.ready.front().map(|&(at, _)| at)
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {
+        while let Some(&(at, id)) = self.ready.front()
+            && at <= now
+        {
+            self.ready.pop_front();
+            done.push(id);
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn watch_arm(&mut self, _on: bool) {}
+
+    fn take_motions(&mut self) -> Vec<Motion> {
+        Vec::new()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Model> {
+        Box::new(self.clone())
     }
 }

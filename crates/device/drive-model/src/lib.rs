@@ -1,6 +1,7 @@
-//! Service times of drives: conventional disks (CMR), host-managed shingled disks (HM-SMR) and zoned flash (ZNS).
+//! Service times of drives: conventional disks (CMR), host-managed and drive-managed shingled disks (HM-SMR, DM-SMR) and zoned
+//! flash (ZNS).
 //!
-//! **Owns** the mechanics: arm, rotation, recording zones, queue, caches, zone management.
+//! **Owns** the mechanics: arm, rotation, recording zones, queue, caches, zone management; and mapping layers over them.
 //! **Knows nothing of** data, zone states or errors (crate `zoned`), and of clocks: time is a number that it is given.
 //!
 //! A [`Drive`] is a state machine: commands are [submitted](Drive::submit) at a time, and complete when it is
@@ -16,14 +17,21 @@ mod command;
 mod disk;
 mod drive;
 mod flash;
+mod model;
+mod motion;
 mod profile;
 mod seek;
 mod surface;
+pub mod translation;
 
 pub use command::{Command, CommandId, Nanos, Op};
 pub use drive::Drive;
+pub use model::Model;
+pub use motion::Motion;
+
 pub use profile::{
-    Cache, Figure, Flash, Kind, Mechanics, Profile, ProfileError, Published, Queue, Recording, Shape, Zones,
+    Cache, CachePlace, Figure, Flash, FullyAssociative, Kind, Mechanics, MediaCache, Profile, ProfileError, Published,
+    Queue, Recording, SetAssociative, Shape, Translation, Zones,
 };
 pub use seek::SeekCurve;
 pub use surface::{Position, Surface};

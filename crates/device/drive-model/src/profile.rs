@@ -2,9 +2,13 @@
 //!
 //! The built-in ones are in `profiles/`; a user writes more in the same form (`docs/drive-profiles.md`).
 
+pub(crate) mod translation;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+pub use translation::{CachePlace, FullyAssociative, MediaCache, SetAssociative, Translation};
 
 use crate::seek::SeekCurve;
 
@@ -16,8 +20,17 @@ pub enum Kind {
     Cmr,
     /// A host-managed shingled disk.
     HmSmr,
+    /// A drive-managed shingled disk: any block can be overwritten, and the drive translates inside.
+    DmSmr,
     /// A zoned flash drive.
     Zns,
+}
+
+impl Kind {
+    /// True if the host sees zones that it has to write in order.
+    pub fn is_zoned(self) -> bool {
+        matches!(self, Self::HmSmr | Self::Zns)
+    }
 }
 
 /// The constants of a drive.
@@ -40,6 +53,8 @@ pub struct Profile {
     pub recording: Option<Recording>,
     /// Dies, for flash.
     pub flash: Option<Flash>,
+    /// The mapping layer, for drives that translate inside.
+    pub translation: Option<Translation>,
     /// The command queue.
     pub queue: Queue,
     /// Caches.
@@ -231,13 +246,20 @@ impl fmt::Display for ProfileError {
 impl std::error::Error for ProfileError {}
 
 /// The built-in profiles.
-const BUILT_IN: [&str; 6] = [
+const BUILT_IN: [&str; 13] = [
     include_str!("../profiles/st20000nm001j.toml"),
     include_str!("../profiles/st16000nm001g.toml"),
     include_str!("../profiles/ha10.toml"),
     include_str!("../profiles/hc650.toml"),
     include_str!("../profiles/hsh721414al.toml"),
     include_str!("../profiles/zns-1tb.toml"),
+    include_str!("../profiles/st5000as0011.toml"),
+    include_str!("../profiles/st8000as0002.toml"),
+    include_str!("../profiles/st4000nc001.toml"),
+    include_str!("../profiles/emulated-smr-1.toml"),
+    include_str!("../profiles/emulated-smr-2.toml"),
+    include_str!("../profiles/emulated-smr-3.toml"),
+    include_str!("../profiles/wd40nmzw.toml"),
 ];
 
 impl Profile {
@@ -298,20 +320,10 @@ impl Profile {
                 }
             }
             (Kind::Cmr | Kind::HmSmr, Some(mechanics), Some(recording), None) => {
-                if !(100..=100_000).contains(&mechanics.rpm) || !(1..=64).contains(&mechanics.heads) {
-                    return wrong("rpm must be 100 to 100000, heads 1 to 64".to_owned());
-                }
-                let curve = SeekCurve::new(mechanics.settle_ms, mechanics.average_seek_ms, mechanics.full_seek_ms);
-                if !curve.is_sound() {
-                    return wrong("no seek curve has these settle, average and full times".to_owned());
-                }
-                let rates = recording.outer_mb_s.min(recording.inner_mb_s);
-                if rates < 1.0 || recording.inner_mb_s > recording.outer_mb_s {
-                    return wrong("the outer rate must be at least the inner one, and that 1 MB/s".to_owned());
-                }
-                if !(1..=1000).contains(&recording.bands) || recording.run_mib == 0 {
-                    return wrong("bands must be 1 to 1000, run_mib at least 1".to_owned());
-                }
+                check_disk(mechanics, recording).or_else(wrong)?;
+            }
+            (Kind::DmSmr, Some(mechanics), Some(recording), _) => {
+                check_disk(mechanics, recording).or_else(wrong)?;
             }
             (Kind::Zns, ..) => return wrong("a zns drive has [flash], and no [mechanics] or [recording]".to_owned()),
             _ => return wrong("a disk has [mechanics] and [recording], and no [flash]".to_owned()),
@@ -319,7 +331,12 @@ impl Profile {
         if self.queue.interface_mb_s <= 0.0 {
             return wrong("interface_mb_s must be above zero".to_owned());
         }
-        Ok(())
+        match (self.kind, &self.translation) {
+            (Kind::DmSmr, Some(translation)) => translation.check(self).or_else(wrong),
+            (Kind::DmSmr, None) => wrong("a dm-smr drive has a [translation]".to_owned()),
+            (_, Some(_)) => wrong("only dm-smr drives have a [translation]".to_owned()),
+            (_, None) => Ok(()),
+        }
     }
 
     /// All numbers that may not be negative or absurd, by name.
@@ -359,6 +376,24 @@ impl Profile {
         }
         numbers
     }
+}
+
+fn check_disk(mechanics: &Mechanics, recording: &Recording) -> Result<(), String> {
+    if !(100..=100_000).contains(&mechanics.rpm) || !(1..=64).contains(&mechanics.heads) {
+        return Err("rpm must be 100 to 100000, heads 1 to 64".to_owned());
+    }
+    let curve = SeekCurve::new(mechanics.settle_ms, mechanics.average_seek_ms, mechanics.full_seek_ms);
+    if !curve.is_sound() {
+        return Err("no seek curve has these settle, average and full times".to_owned());
+    }
+    let rates = recording.outer_mb_s.min(recording.inner_mb_s);
+    if rates < 1.0 || recording.inner_mb_s > recording.outer_mb_s {
+        return Err("the outer rate must be at least the inner one, and that 1 MB/s".to_owned());
+    }
+    if !(1..=1000).contains(&recording.bands) || recording.run_mib == 0 {
+        return Err("bands must be 1 to 1000, run_mib at least 1".to_owned());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

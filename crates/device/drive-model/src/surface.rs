@@ -143,6 +143,12 @@ impl Surface {
         self.band(block).track_blocks
     }
 
+    /// End of the recording zone of a block.
+    pub(crate) fn zone_end(&self, block: u64) -> u64 {
+        let next = self.bands.partition_point(|band| band.first_block <= block);
+        self.bands.get(next).map_or(self.blocks, |band| band.first_block)
+    }
+
     /// Nanoseconds from the start of a transfer of `blocks` at `position` to its end, track switches included; and how
     /// many tracks it touches.
     pub(crate) fn transfer(&self, position: &Position, blocks: u64) -> (Nanos, u64) {

@@ -9,7 +9,7 @@ use shingle_array_store::{
     ArrayDrive, ArrayStore, BufferFiles, Error, FormatOptions, IndexPlace, Options, RecoveryReport,
 };
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
-use shingle_drive_model::{Drive, Kind};
+use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Sim, SimDevice};
@@ -81,7 +81,7 @@ impl LabArray {
         };
         let array = Self { drive: drive.every(every), drives: DRIVES, segment_length: 20 << 20, code: Self::code() };
         let name = &array.drive.profile.name;
-        if array.drive.profile.kind == Kind::Cmr {
+        if !array.drive.profile.kind.is_zoned() {
             return Err(LabError(format!("the drive `{name}` has no zones, and an array is made of zones")));
         }
         if array.sets() < SETS_MIN {

@@ -111,9 +111,9 @@ impl LabDrive {
         let shape = &self.profile.shape;
         let zone_size = Blocks(u64::from(shape.zone_mib) * MIB);
         let zone_count = (shape.zones / self.every).min(self.zones_max).max(1);
-        let conventional = match self.profile.kind {
-            Kind::Cmr => zone_count,
-            _ => (shape.conventional_zones / self.every).min(zone_count),
+        let conventional = match self.profile.kind.is_zoned() {
+            false => zone_count,
+            true => (shape.conventional_zones / self.every).min(zone_count),
         };
         Geometry {
             zone_size,

@@ -1,0 +1,44 @@
+//! The contract of a modelled drive: commands in, completions out, time as a number.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::command::{Command, CommandId, Nanos};
+use crate::motion::Motion;
+
+/// A modelled drive, or one that somebody else models: a mechanical disk, flash, or a mapping layer over either.
+///
+/// Everything is a function of the commands and their times (DM-MODEL-1).
+pub trait Model: fmt::Debug + Send {
+    /// Takes a command that arrives at `now`, which must not be before any time named earlier.
+    fn submit(&mut self, now: Nanos, id: CommandId, command: Command);
+
+    /// Time of the next event; `None` while there is nothing to do.
+    fn next_event(&self) -> Option<Nanos>;
+
+    /// Works until `now`. Commands that completed are added to `done`, in order.
+    fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>);
+
+    /// Blocks that the host can address.
+    fn blocks(&self) -> u64;
+
+    /// Records the motions of the arm from now on, or no more.
+    fn watch_arm(&mut self, on: bool);
+
+    /// Motions of the arm recorded since the last call, in order.
+    fn take_motions(&mut self) -> Vec<Motion>;
+
+    /// Blocks that the host cannot read any more if power fails now. (Skylight, section 2.4.11.)
+    fn torn(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
+    /// A copy with the same state.
+    fn boxed_clone(&self) -> Box<dyn Model>;
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        self.boxed_clone()
+    }
+}

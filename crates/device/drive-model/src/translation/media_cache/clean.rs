@@ -1,0 +1,83 @@
+//! Cleaning of one band: read it, read what the cache has of it, write all to the scratch place, and then over the band.
+//! (Skylight, section 2.4.5 and Algorithm 1.)
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::command::Op;
+use crate::translation::extents::Extent;
+use crate::translation::managed::Medium;
+use crate::translation::steps::{Step, pieces};
+
+use super::layout::Layout;
+
+/// A band that is being cleaned.
+#[derive(Clone, Debug)]
+pub(super) struct Cleaning {
+    /// The cache's extents of the band, as they were read.
+    pub(super) taken: Vec<Extent>,
+    steps: VecDeque<Step>,
+    /// A step is under way.
+    pub(super) runs: bool,
+}
+
+impl Cleaning {
+    pub(super) fn plan(band: &Range<u64>, taken: Vec<Extent>, layout: &Layout, map_blocks: u64) -> Self {
+        let native = layout.native(band.start);
+        let length = band.end - band.start;
+        let mut steps = VecDeque::new();
+        steps.extend(pieces(Medium::Disk, Op::Read, native, length));
+        steps.extend(cached(&taken));
+        steps.extend(pieces(Medium::Disk, Op::Write, layout.scratch_at(), length));
+        steps.extend(pieces(Medium::Disk, Op::Write, native, length));
+        steps.push_back(Step { medium: Medium::Disk, op: Op::Write, at: layout.map_at(), blocks: map_blocks });
+        Self { taken, steps, runs: false }
+    }
+
+    /// The next step; `None` when all are done.
+    pub(super) fn next(&mut self) -> Option<Step> {
+        self.steps.pop_front()
+    }
+}
+
+/// Reads of cached extents in the order of the log, each stretch of it at once.
+fn cached(taken: &[Extent]) -> Vec<Step> {
+    let mut places: Vec<(u64, u64)> = taken.iter().map(|extent| (extent.at, extent.blocks)).collect();
+    places.sort_unstable();
+    let mut steps: Vec<Step> = Vec::new();
+    for (at, blocks) in places {
+        match steps.last_mut().filter(|last| last.at + last.blocks == at) {
+            Some(last) => last.blocks += blocks,
+            None => steps.push(Step { medium: Medium::Disk, op: Op::Read, at, blocks }),
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_is_read_with_its_cached_blocks_and_written_twice() {
+        let layout = Layout { ring: 10_000, scratch: 2000, map: 100, middle: 5000 };
+        let extent = |start, at| Extent { start, blocks: 4, at, owner: 0 };
+        let taken = vec![extent(1000, 708), extent(1100, 700), extent(1200, 704)];
+        let mut cleaning = Cleaning::plan(&(900..1900), taken, &layout, 10);
+        let steps: Vec<Step> = std::iter::from_fn(|| cleaning.next()).collect();
+        let step = |op, at, blocks| Step { medium: Medium::Disk, op, at, blocks };
+        assert_eq!(
+            steps,
+            [
+                step(Op::Read, 12_900, 512),
+                step(Op::Read, 13_412, 488),
+                step(Op::Read, 700, 12),
+                step(Op::Write, 10_000, 512),
+                step(Op::Write, 10_512, 488),
+                step(Op::Write, 12_900, 512),
+                step(Op::Write, 13_412, 488),
+                step(Op::Write, 17_000, 10),
+            ]
+        );
+    }
+}
