@@ -45,7 +45,7 @@ pub(crate) enum Chunk {
     Gc(Gc),
     /// Read and verify everything. Exit status: 0 clean, 4 damage, 8 could not run.
     Check(Store),
-    /// Give up what the drive does not give any more, so that no opening looks for it. Asks first.
+    /// Give up what the drive can no longer read, so that no opening looks for it. Asks first.
     AcceptLoss(AcceptLoss),
     /// Print the store's state, as JSON.
     Dump(Store),
@@ -236,7 +236,7 @@ impl AcceptLoss {
         let hidden =
             with_store_as(self.drive.clone(), Options::default(), |_, report| async move { Ok(report.hidden) })?;
         if !hidden {
-            say!("nothing to give up: the drive gave all that it holds");
+            say!("nothing to give up: all that the drive holds could be read");
             return Ok(());
         }
         let what = "What cannot be read is given up for good: chunks end, or have holes, where it was. All else stays.";

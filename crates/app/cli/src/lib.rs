@@ -55,7 +55,7 @@ enum Command {
     /// Keep objects on many drives, so that a lost one costs none of them.
     #[command(subcommand, long_about = array::ABOUT)]
     Array(array::Array),
-    /// Look after the objects of a server that is not running.
+    /// Work with the objects of a server, also while it is stopped.
     #[command(subcommand)]
     Object(object::Object),
     /// Run the papers' experiments on modelled drives.

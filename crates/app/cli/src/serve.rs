@@ -22,7 +22,7 @@ pub(crate) struct Serve {
     /// Address for S3 clients [default: the configuration's, or 127.0.0.1:9000].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Address for metrics and health, open to anyone who can connect [default: the configuration's, or nowhere].
+    /// Address for metrics and health, open to anyone who can connect [default: the configuration's, or none].
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
     /// Only check the configuration and every drive and array, and change nothing. Exit status: 0 the server could

@@ -334,7 +334,7 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
         // Those that are missing now were named before.
         let absent = seen.absent().filter(|_| read_only).map_or(Vec::new(), |absent| absent.names);
         let new = report.missing_drives.iter().filter(|drive| !is_named(drive, &absent));
-        new.for_each(|drive| note!("shingle: the array does without {drive}"));
+        new.for_each(|drive| note!("shingle: the array goes on without {drive}"));
         report.buffer.iter().for_each(|file| note!("shingle: {file}"));
         report.damage.iter().for_each(|damage| note!("shingle: damaged: {damage}"));
         let work = work(Opened { rt: rt.clone(), store: store.clone(), report, seen, names });

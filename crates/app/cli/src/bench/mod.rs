@@ -23,11 +23,11 @@ enum Name {
     ChunkRead,
     /// An append that finds no zone, a step of GC and `stat` on a nearly full drive of 75,000 zones.
     ChunkGc,
-    /// An object into an array of 10+2, fragments of 1 MiB.
+    /// An object put into an array of 10+2, in fragments of 1 MiB.
     ArrayPut,
-    /// And out of it, with all drives and with one lost.
+    /// An object read from an array of 10+2, with all drives and with one lost.
     ArrayGet,
-    /// Data of a lost drive of it, rebuilt on a new one.
+    /// A lost drive of an array of 10+2, rebuilt on a new one.
     ArrayRebuild,
     /// PUT and GET of 4 KiB, 64 KiB and 1 MiB over loopback, 8 clients: rate, and the server's processor time of a request.
     S3,

@@ -22,7 +22,7 @@ use crate::bench::chunk::append;
 use crate::failure::{Failure, Outcome};
 use crate::output::Progress;
 
-/// Ask the papers' questions again, on modelled drives: `shingle lab run micro-write --scale quick`
+/// Repeat the papers' experiments on modelled drives: `shingle lab run micro-write --scale quick`
 #[derive(Subcommand)]
 pub(crate) enum Lab {
     /// List the experiments, with the question that each one asks.
@@ -36,7 +36,7 @@ pub(crate) enum Lab {
 /// Parameters of a run.
 #[derive(Args)]
 pub(crate) struct How {
-    /// Decides everything random: the same seed gives the same figures on any machine.
+    /// Seed of everything random: the same seed gives the same figures on any machine.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// quick (seconds), standard (minutes) or full (the papers' own sizes).

@@ -1,4 +1,4 @@
-//! `shingle object accept-loss`: giving up what the drives do not give any more.
+//! `shingle object accept-loss`: giving up what the drives can no longer read.
 
 use clap::Args;
 use serde_json::json;

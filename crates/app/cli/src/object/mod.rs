@@ -23,7 +23,7 @@ use crate::output::{self, counted};
 /// Commands on the objects of a data directory.
 #[derive(Subcommand)]
 pub(crate) enum Object {
-    /// Make the index again from the drives: `shingle object rebuild-index --data shingle-data`
+    /// Rebuild the index from the drives: `shingle object rebuild-index --data shingle-data`
     RebuildIndex(Rebuild),
     /// Compare index and drives, arrays included; beside clients, gently, if the server runs. Exit status: 0 clean, 4
     /// damage, 8 could not run.
@@ -40,7 +40,7 @@ pub(crate) enum Object {
     Stat(Stat),
     /// Reclaim the space of deleted and replaced objects now.
     Gc(Directory),
-    /// Give up what the drives do not give any more, so that no start looks for it: `shingle object accept-loss --data shingle-data`.
+    /// Give up what the drives can no longer read, so that no start looks for it: `shingle object accept-loss --data shingle-data`.
     /// Asks first. The server must be stopped.
     AcceptLoss(loss::AcceptLoss),
 }

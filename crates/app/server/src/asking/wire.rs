@@ -237,7 +237,7 @@ impl TryFrom<Standing> for ArrayStanding {
         };
         let (data, parity) = told.code;
         let code = shingle_erasure::Code::new(data, parity).map_err(|error| {
-            Error::new(ErrorKind::System, format!("the server tells of a code that cannot be: {error}"))
+            Error::new(ErrorKind::System, format!("the server reports an impossible code: {error}"))
         })?;
         let seen = Inspection {
             array: StoreId(told.array),

@@ -149,7 +149,10 @@ async fn open(
     let (store, report) = opened.map_err(failed)?;
     health.opened_without(called(&report.missing_drives, &away));
     for drive in &report.missing_drives {
-        tracing::error!(array = config.name, "the array does without {drive}: one more lost drive may be one too many");
+        tracing::error!(
+            array = config.name,
+            "the array goes on without {drive}: the loss of one more drive may cost objects"
+        );
     }
     for file in &report.buffer {
         tracing::warn!(array = config.name, "{file}");

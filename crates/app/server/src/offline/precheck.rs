@@ -124,7 +124,7 @@ async fn look_at_drive(
             if ours {
                 findings.fine.push(format!("{path}: chunk store {store}"));
             } else {
-                let message = format!("{path}: chunk store {store} is none that this data directory has used");
+                let message = format!("{path}: this data directory has never used chunk store {store}");
                 findings.warnings.push(format!("{message}: if it holds anything, the server does not start"));
             }
         }
