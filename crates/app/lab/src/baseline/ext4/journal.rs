@@ -170,10 +170,15 @@ impl Journal {
         parts
     }
 
-    async fn write_back(self: Rc<Self>) {
+    /// Takes the committed blocks that do not change again. The others come with a later commit (LAB-EJ-3).
+    pub(super) fn settled(&self) -> BTreeSet<u64> {
         let mut dirty = std::mem::take(&mut *self.dirty.borrow_mut());
         dirty.retain(|block| !self.running.borrow().blocks.contains(block));
-        for part in runs(dirty).chunks(FLUSHER_DEPTH) {
+        dirty
+    }
+
+    async fn write_back(self: Rc<Self>) {
+        for part in runs(self.settled()).chunks(FLUSHER_DEPTH) {
             if let Err(error) = self.disk.write_runs(part.iter().copied()).await {
                 self.failed.borrow_mut().get_or_insert(error);
             }

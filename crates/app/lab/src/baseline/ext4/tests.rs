@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use shingle_sim::{Random, Sim, seeds};
@@ -131,6 +132,23 @@ fn deleted_blocks_wait_for_the_commit() {
         rt.sleep(std::time::Duration::from_secs(6)).await;
         assert_eq!(target.allocator.borrow().free_blocks(), before);
         assert_eq!(target.state().live_bytes, 0);
+    });
+}
+
+/// LAB-EJ-3.
+#[test]
+fn a_block_that_changes_again_is_not_written_to_its_place() {
+    on_drive(1, |_, target| async move {
+        let journal = &target.journal;
+        for block in [7, 8] {
+            journal.change(block);
+        }
+        journal.commit().await.unwrap();
+        journal.change(8);
+        let (seven, eight) = (BTreeSet::from([7]), BTreeSet::from([8]));
+        assert_eq!(journal.settled(), seven);
+        journal.commit().await.unwrap();
+        assert_eq!(journal.settled(), eight);
     });
 }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use shingle_sim::{Random, Sim, seeds};
+use shingle_sim::{CommandKind, Random, Sim, seeds};
 
 use super::*;
 use crate::rig::drives::LabDrive;
@@ -91,7 +91,7 @@ async fn churn(seed: u64, target: &Rc<F2fsTarget>, share: f64, turns: f64) -> Ta
     target.state()
 }
 
-/// LAB-FF-1 to LAB-FF-3 under foreground cleaning, also on a nearly full drive: the device refuses a read of a zone that was
+/// LAB-FF-1, LAB-FF-2 and LAB-FF-3 under foreground cleaning, also on a nearly full drive: the device refuses a read of a zone that was
 /// reset.
 #[test]
 fn cleaning_loses_nothing() {
@@ -143,6 +143,64 @@ fn files_grow_and_go_at_once() {
             assert!(target.checkpoints() > 0);
         });
     }
+}
+
+/// LAB-FC-1.
+#[test]
+fn no_block_is_given_out_while_a_checkpoint_is_written() {
+    run_with(1, F2fsOptions::default(), |rt, target| async move {
+        let id = ChunkId::from_u64(1);
+        target.create(id, Stream::Gc).await.unwrap();
+        target.append(id, 0, 1 << 20).await.unwrap();
+        let given_out = |target: &F2fsTarget| -> u32 {
+            target.shared.sections.borrow().all.iter().map(|section| section.next).sum()
+        };
+        let checkpoints = target.checkpoints();
+        let shared = target.shared.clone();
+        let writing = rt.spawn(async move { shared.checkpoint().await });
+        rt.yield_now().await;
+        // Blocks of its own nodes included.
+        let (begun, mut looks) = (given_out(&target), 0);
+        let appending = rt.spawn({
+            let target = target.clone();
+            async move { target.append(id, 1 << 20, 1 << 20).await }
+        });
+        while target.checkpoints() == checkpoints {
+            assert_eq!(given_out(&target), begun, "LAB-FC-1");
+            looks += 1;
+            rt.sleep(Duration::from_micros(1)).await;
+        }
+        writing.await.unwrap().unwrap();
+        appending.await.unwrap().unwrap();
+        assert!(looks > 5 && given_out(&target) > begun);
+    });
+}
+
+/// LAB-FC-2: a checkpoint ends with a pack of four blocks and one behind them. Nothing else in the conventional zones is
+/// written before its resets.
+#[test]
+fn a_zone_is_reset_behind_the_checkpoint_that_lets_it_go() {
+    Sim::new(1).run(|rt| async move {
+        let drive = LabDrive::new("st20000nm001j").unwrap().every(200).first_zones(60);
+        let device = drive.device(&rt, drive.blank());
+        device.set_latency(Duration::from_micros(10));
+        let conventional = device.geometry().conventional_zones;
+        let (resets, mut last) = (Rc::new(Cell::new(0)), [0, 0]);
+        let seen = resets.clone();
+        device.on_command(move |command, _| match (command.kind, command.zone) {
+            (CommandKind::Write, Some(zone)) if zone.0 < conventional => last = [last[1], command.blocks.0],
+            (CommandKind::Reset, _) => {
+                assert_eq!(last, [4, 1], "LAB-FC-2");
+                seen.set(seen.get() + 1);
+            }
+            _ => {}
+        });
+        let device = HostDevice::new(Host::linux_4_19(), device);
+        let options = F2fsOptions { background: false, ..F2fsOptions::default() };
+        let target = Rc::new(F2fsTarget::format(&rt, device, options).unwrap());
+        churn(1, &target, 0.8, 1.5).await;
+        assert!(resets.get() > 20, "{} resets", resets.get());
+    });
 }
 
 /// An idle drive is cleaned in the background, a section at a time.
