@@ -287,7 +287,7 @@ fn chain(seed: u64) -> (u64, u64) {
     (model.errors, model.changed)
 }
 
-/// OS-REC-1, OS-REC-4.
+/// API-3, OS-REC-1, OS-REC-4.
 #[test]
 fn drives_that_fail_reads_and_lose_bytes_cost_what_they_told() {
     let (mut errors, mut changed) = (0, 0);
