@@ -5,12 +5,12 @@
 //! **Knows nothing of** data, zone states or errors (crate `zoned`), and of clocks: time is a number that it is given.
 //!
 //! A [`Drive`] is a state machine: commands are [submitted](Drive::submit) at a time, and complete when it is
-//! [advanced](Drive::advance) to a later one. Everything is a function of the profile and the commands.
+//! [advanced](Drive::advance) to a later one. Everything is a function of the profile and the commands. The profile has all
+//! constants; they change only by calibration against published figures.
 //!
 //! # Invariants
 //! - DM-MODEL-1: the same commands at the same times complete at the same times, to the nanosecond, on every machine:
 //!   integers, and of floating point only the operations that IEEE 754 defines exactly (`+ - * /`, square root).
-//! - DM-MODEL-2: a model's constants come from its profile; they change only by calibration against published figures.
 
 mod cache;
 mod command;

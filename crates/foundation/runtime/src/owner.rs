@@ -196,6 +196,7 @@ mod tests {
         closing: Closing,
     }
 
+    /// RT-OWN-1, RT-OWN-3.
     #[test]
     fn calls_are_answered_until_the_owner_closes_and_then_told_so() {
         crate::real::run(|runtime| async move {

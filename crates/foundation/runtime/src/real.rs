@@ -85,6 +85,8 @@ fn random_seed() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -105,6 +107,44 @@ mod tests {
             sum
         });
         assert_eq!(total.unwrap(), 3);
+    }
+
+    /// RT-1.
+    #[test]
+    fn tasks_stay_on_one_thread_and_are_alone_between_awaits() {
+        run(|runtime| async move {
+            let (thread, inside) = (std::thread::current().id(), Rc::new(Cell::new(false)));
+            let alone = move || {
+                assert_eq!(std::thread::current().id(), thread);
+                assert!(!inside.replace(true), "a task runs between two awaits of another");
+                inside.clone()
+            };
+            let tasks: Vec<_> = (0..6)
+                .map(|number| {
+                    let (runtime, alone) = (runtime.clone(), alone.clone());
+                    runtime.clone().spawn(async move {
+                        for step in 0..30 {
+                            let inside = alone();
+                            let child = runtime.spawn({
+                                let alone = alone.clone();
+                                async move { alone().set(false) }
+                            });
+                            inside.set(false);
+                            match (number + step) % 3 {
+                                0 => runtime.yield_now().await,
+                                1 => runtime.sleep(Duration::from_micros(10)).await,
+                                _ => runtime.blocking(|| ()).await.unwrap(),
+                            }
+                            child.await.unwrap();
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        })
+        .unwrap();
     }
 
     #[test]
