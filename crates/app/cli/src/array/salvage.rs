@@ -9,7 +9,7 @@ use super::place::{Missing, Opened, with_array};
 use super::telling::Change;
 use super::words::shown;
 use crate::failure::Outcome;
-use crate::output::Progress;
+use crate::output::{Progress, counted};
 
 /// Restores objects whose records are lost.
 #[derive(Args)]
@@ -27,11 +27,8 @@ impl Salvage {
         let work = |opened: Opened| async move {
             let mut line = Progress::new();
             let show = |found: &Salvaged| {
-                line.show(&format!(
-                    "{} blobs looked at, {} objects without a record",
-                    found.looked_at,
-                    found.found.len()
-                ));
+                let lost = counted(found.found.len() as u64, "object");
+                line.show(&format!("{} looked at, {lost} without a record", puts(found.looked_at)));
             };
             let found = salvage(&opened.rt, opened.store, yes, show).await?;
             drop(line);
@@ -58,15 +55,21 @@ fn tell(found: &Salvaged, yes: bool, json: bool) {
         say!("{did}: {bucket}/{key}, {}", ByteSize(object.bytes));
     }
     match (found.found.len(), yes) {
-        (0, _) => say!("no object has lost its record: {} blobs were looked at", found.looked_at),
+        (0, _) => say!("no object has lost its record; looked at: {}", puts(found.looked_at)),
         (1, false) => say!("1 object has lost its record; nothing was changed: --yes restores it"),
         (count, false) => say!("{count} objects have lost their records; nothing was changed: --yes restores them"),
         (count, true) => say!("restored in all: {count}"),
     }
     if found.leftovers > 0 {
-        say!(
-            "{} blobs are leftovers of writes or deletions that did not end; the server deletes them",
-            found.leftovers
-        );
+        let of = "left over from writes or deletions that did not end; the server deletes what is left over";
+        say!("{} {of}", puts(found.leftovers));
+    }
+}
+
+/// `1 large object or part of an upload`. Small objects lie in their records, and are lost with them.
+fn puts(count: u64) -> String {
+    match count {
+        1 => "1 large object or part of an upload".to_owned(),
+        count => format!("{count} large objects or parts of uploads"),
     }
 }
