@@ -148,6 +148,36 @@ fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
     }
 }
 
+/// A code and drives for an array of few drives; the seed decides them.
+#[derive(Clone, Debug)]
+pub struct ArrayShape {
+    /// Data fragments of a stripe.
+    pub data: u8,
+    /// Parity fragments of a stripe.
+    pub parity: u8,
+    /// Bytes of data in a full segment.
+    pub segment_length: u32,
+    /// At least one for each fragment.
+    pub drives: Vec<Geometry>,
+}
+
+impl ArrayShape {
+    /// One in four arrays has drives for two stripes side by side.
+    pub fn draw(random: &mut Random) -> Self {
+        let (data, parity) = [(2, 1), (3, 2), (5, 1), (1, 1), (4, 3)][random.below(5) as usize];
+        let drives = u64::from(data + parity) * (1 + u64::from(random.chance(0.25))) + random.below(3);
+        let zone = Blocks(40 + random.below(30));
+        let zones = 14 + random.below(8) as u32;
+        let geometry = |random: &mut Random| match random.below(3) {
+            0 => Geometry { volatile_cache: true, ..Geometry::hm_smr(zone, zones, random.below(2) as u32, 12) },
+            1 => Geometry::zns(zone, zone - Blocks(random.below(6)), zones, 10, 12),
+            _ => Geometry::hm_smr(zone, zones, 0, 12),
+        };
+        let drives = (0..drives).map(|_| geometry(random)).collect();
+        Self { data, parity, segment_length: [8_000, 20_000, 50_000][random.below(3) as usize], drives }
+    }
+}
+
 /// Wears the medium while no store uses it, in zones of `data`: blocks that cannot be read, for a time or until all
 /// are healed; rot; a zone that turns read-only or goes offline.
 pub fn wear(random: &mut Random, medium: &Medium, geometry: &Geometry, data: &Range<u32>) -> Harm {

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::buffer::{SimFile, files};
+use crate::buffer::files;
 use crate::common::{Driver, Model, formatted, named, options, shape};
 use futures_util::future::join_all;
 use shingle_array_store::{
@@ -16,7 +16,7 @@ use shingle_array_store::{
 };
 use shingle_runtime::Runtime;
 use shingle_sim::lives::{Life, wear};
-use shingle_sim::{Faults, Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_sim::{Faults, Medium, Mirrors, Random, Sim, SimDevice, SimFile, Survival, seeds};
 
 /// End of a life, for all drives in the same moment.
 #[derive(Clone, Copy, Debug)]
@@ -39,50 +39,6 @@ struct Scene {
     rebuild: bool,
     scrub: bool,
     buffer: Option<[Rc<SimFile>; 2]>,
-}
-
-/// The two files of an array's buffer from life to life. One of them, always the same, may fail, be unreadable in places, or rot.
-#[derive(Clone)]
-struct Buffer {
-    files: [Vec<u8>; 2],
-    victim: usize,
-}
-
-impl Buffer {
-    /// The files in a life.
-    fn begin(&self, rt: &Runtime, random: &mut Random) -> [Rc<SimFile>; 2] {
-        let files = self.files.clone().map(|bytes| SimFile::new(rt, bytes));
-        let victim = files[self.victim].clone();
-        match random.below(8) {
-            0 => victim.fail(),
-            1 => {
-                let (rt, after) = (rt.clone(), Duration::from_micros(random.below(100_000)));
-                rt.clone().spawn_detached(async move {
-                    rt.sleep(after).await;
-                    victim.fail();
-                });
-            }
-            2 => (0..3).for_each(|_| victim.fail_reads(random.below(self.blocks()))),
-            _ => {}
-        }
-        files
-    }
-
-    fn blocks(&self) -> u64 {
-        (self.files[self.victim].len() as u64 / 4096).max(1)
-    }
-
-    /// The files after a life. Writes that had not returned are there or not.
-    fn end(&mut self, files: &[Rc<SimFile>; 2], random: &mut Random) {
-        for (bytes, file) in self.files.iter_mut().zip(files) {
-            *bytes = file.image(random.number());
-        }
-        if random.chance(0.2) {
-            let at = random.below(self.blocks()) as usize * 4096;
-            let block = self.files[self.victim].iter_mut().skip(at).take(4096);
-            block.for_each(|byte| *byte ^= 0x5A);
-        }
-    }
 }
 
 /// Takes out a drive that the array says is none of its own: its fragments have been rebuilt on others.
@@ -175,7 +131,7 @@ fn chain(seed: u64) {
     let mut model = Model::default();
     // Drawn apart: without a buffer a seed does what it always did.
     let mut apart = Random::new(seed ^ 0xB0FF);
-    let fresh = Buffer { files: [Vec::new(), Vec::new()], victim: apart.below(2) as usize };
+    let fresh = Mirrors::new(apart.below(2) as usize);
     let mut buffer = apart.chance(0.4).then_some(fresh);
     for number in 0..5 {
         let end = match random.below(4) {

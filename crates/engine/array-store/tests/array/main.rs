@@ -12,6 +12,7 @@ mod hollow;
 mod hung;
 mod judging;
 mod lives;
+mod losses;
 mod members;
 mod model;
 mod promises;

@@ -149,7 +149,7 @@ fn reading_only_shows_what_is_buffered_and_changes_nothing() {
             assert_eq!(store.delete("o").await.unwrap_err().kind, ErrorKind::Invalid);
             store.close().await.unwrap();
             for (file, before) in buffer.iter().zip(&files) {
-                assert!(file.next.get() == 0 && file.durable.borrow()[..] == before[..]);
+                assert!(file.writes() == 0 && file.bytes()[..] == before[..]);
             }
             let Err(error) = try_open(&rt, &devices, None, only.clone()).await else { panic!("opened without") };
             assert!(error.kind == ErrorKind::Format && error.message.contains("not named"), "{error}");

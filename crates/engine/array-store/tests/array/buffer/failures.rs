@@ -8,7 +8,7 @@ fn a_file_that_failed_is_done_without_and_not_believed_later() {
     let left = history(|_, store, buffer| async move {
         put(&store, "before", 1).await;
         put(&store, "deleted", 2).await;
-        buffer[0].broken.set(true);
+        buffer[0].fail();
         assert!(store.delete("deleted").await.unwrap());
         put(&store, "after", 3).await;
         is(&store, "before", 1).await;
@@ -22,7 +22,7 @@ fn a_file_that_failed_is_done_without_and_not_believed_later() {
         assert_eq!(store.head(b"deleted").unwrap_err().kind, ErrorKind::NotFound);
         put(&store, "last", 4).await;
         // It was brought up to date: either will do again.
-        assert!(buffer[0].durable.borrow()[..] == buffer[1].durable.borrow()[..]);
+        assert!(buffer[0].bytes()[..] == buffer[1].bytes()[..]);
     });
 }
 
@@ -49,7 +49,7 @@ fn with_both_files_failing_what_is_acknowledged_stays_so() {
             });
             let fail = async {
                 rt.sleep(Duration::from_micros(wait)).await;
-                buffer.iter().for_each(|file| file.broken.set(true));
+                buffer.iter().for_each(|file| file.fail());
             };
             futures_util::future::join(join_all(puts), fail).await;
             assert!(store.delete("deleted").await.unwrap());
@@ -117,7 +117,7 @@ fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
     let failed = history(|_, store, buffer| async move {
         put(&store, "before", 1).await;
         put(&store, "deleted", 2).await;
-        buffer[1].broken.set(true);
+        buffer[1].fail();
         put(&store, "after", 3).await;
         assert!(store.delete("deleted").await.unwrap());
         // As far as the drives know, its tombstone is needed no more.
@@ -150,7 +150,7 @@ fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
                     };
                     assert!(error.kind == ErrorKind::Format && error.message.contains("older"), "{error}");
                 }
-                assert!(buffer.iter().all(|file| file.next.get() == 0), "it was written to");
+                assert!(buffer.iter().all(|file| file.writes() == 0), "it was written to");
                 let options = Options { abandon_buffer: true, ..plain() };
                 let (store, report) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
                 assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
@@ -168,7 +168,7 @@ fn cut_while_a_file_is_left_behind() {
         let told = kept.clone();
         let left = history(move |rt, store, buffer| async move {
             put(&store, "before", 1).await;
-            buffer[broken].broken.set(true);
+            buffer[broken].fail();
             let puts = Box::pin(async move {
                 for number in 0..4 {
                     let name = format!("meanwhile {number}");

@@ -63,7 +63,7 @@ fn with_a_full_array_and_both_files_gone_everything_can_be_deleted() {
             let (big, small) = (fill("big", 40_000).await, fill("small", 3000).await);
             let buffered = store.stats().unwrap().buffered;
             assert!(buffered > 10_000, "{buffered}");
-            buffer.iter().for_each(|file| file.broken.set(true));
+            buffer.iter().for_each(|file| file.fail());
             // The newest are buffered.
             for number in (2..small).rev() {
                 let deleted = store.delete(format!("small{number}")).await;
@@ -104,7 +104,7 @@ fn the_ring_is_used_again() {
         for number in 0..300 {
             put(&store, &format!("o{}", number % 40), number).await;
         }
-        assert!(buffer[0].durable.borrow().len() <= 2 * 4096 + (128 << 10));
+        assert!(buffer[0].bytes().len() <= 2 * 4096 + (128 << 10));
         let Left { devices, files } = left(&devices, &buffer, 3);
         let devices = powered(&rt, &devices);
         let buffer = files.map(|bytes| SimFile::new(&rt, bytes));

@@ -47,7 +47,7 @@ fn another_arrays_buffer_is_left_alone() {
                 assert_eq!(opened.is_ok(), closed);
                 if let Err(error) = opened {
                     assert!(error.kind == ErrorKind::Format && error.message.contains("belongs to array"), "{error}");
-                    assert!(buffer[1].durable.borrow()[..] == of_another[0][..], "it was written to");
+                    assert!(buffer[1].bytes()[..] == of_another[0][..], "it was written to");
                 }
             });
         }
@@ -134,7 +134,7 @@ fn rot_in_the_log_is_made_up_for_by_the_other_file_or_told() {
         for name in ["first", "second", "third"] {
             is(&store, name, 1).await;
         }
-        assert!(buffer[0].durable.borrow()[..] == buffer[1].durable.borrow()[..], "each was mended");
+        assert!(buffer[0].bytes()[..] == buffer[1].bytes()[..], "each was mended");
     });
     let (devices, files) = (media(), rotten(["second"; 2]));
     Sim::new(9).run(move |rt| async move {
@@ -193,8 +193,8 @@ fn a_block_that_cannot_be_read_costs_what_it_holds_or_is_told() {
         Sim::new(9).run(move |rt| async move {
             let devices = powered(&rt, &media);
             let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
-            buffer[0].unreadable.replace(first);
-            buffer[1].unreadable.replace(other);
+            first.into_iter().for_each(|block| buffer[0].fail_reads(block));
+            other.into_iter().for_each(|block| buffer[1].fail_reads(block));
             match try_open(&rt, &devices, Some(&buffer), plain()).await {
                 Ok((store, report)) => {
                     assert_eq!((lost, report.damage), (0, Vec::<String>::new()), "case {number}");
@@ -203,7 +203,7 @@ fn a_block_that_cannot_be_read_costs_what_it_holds_or_is_told() {
                     }
                     // Behind the end of the log may be zeros.
                     let records = |file: &SimFile| {
-                        let durable = file.durable.borrow();
+                        let durable = file.bytes();
                         let end = durable.iter().rposition(|byte| *byte != 0).unwrap_or(0);
                         durable[8192..=end].to_vec()
                     };
@@ -211,7 +211,7 @@ fn a_block_that_cannot_be_read_costs_what_it_holds_or_is_told() {
                 }
                 Err(error) => {
                     assert!(lost > 0 && error.message.contains("of its records"), "case {number}: {error}");
-                    assert!(buffer.iter().all(|file| file.next.get() == 0), "case {number}: it was written to");
+                    assert!(buffer.iter().all(|file| file.writes() == 0), "case {number}: it was written to");
                 }
             }
         });
@@ -243,7 +243,7 @@ fn files_of_the_version_before_are_refused_if_objects_may_wait_in_them() {
                 Err(error) => {
                     assert!(!closed && error.kind == ErrorKind::Format, "{error}");
                     assert!(error.message.contains("version 01"), "{error}");
-                    assert!(buffer[0].next.get() == 0, "it was written to");
+                    assert!(buffer[0].writes() == 0, "it was written to");
                 }
             }
         });

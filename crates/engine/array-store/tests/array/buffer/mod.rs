@@ -6,7 +6,6 @@ mod full;
 mod mirrors;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,96 +17,24 @@ use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexP
 use shingle_base::{Blocks, crc32c};
 use shingle_erasure::Code;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_sim::{CommandKind, Random, Sim, SimDevice, Survival, seeds};
+use shingle_sim::{CommandKind, Random, Sim, SimDevice, SimFile, Survival, seeds};
 use shingle_zoned::{Geometry, MemoryDevice};
 
-/// A file in memory whose power can fail.
-pub(crate) struct SimFile {
-    rt: Runtime,
-    durable: RefCell<Vec<u8>>,
-    /// Writes that have not returned.
-    pending: RefCell<BTreeMap<u64, (u64, Bytes)>>,
-    next: Cell<u64>,
-    broken: Cell<bool>,
-    /// Blocks that cannot be read until they are written again, by number.
-    unreadable: RefCell<Vec<u64>>,
-}
+/// A file of the buffer.
+struct OfBuffer(Rc<SimFile>);
 
-impl SimFile {
-    pub(crate) fn new(rt: &Runtime, bytes: Vec<u8>) -> Rc<Self> {
-        Rc::new(Self {
-            rt: rt.clone(),
-            durable: RefCell::new(bytes),
-            pending: RefCell::default(),
-            next: Cell::default(),
-            broken: Cell::default(),
-            unreadable: RefCell::default(),
-        })
-    }
-
-    /// From now on every read and write fails.
-    pub(crate) fn fail(&self) {
-        self.broken.set(true);
-    }
-
-    /// A block cannot be read until it is written again.
-    pub(crate) fn fail_reads(&self, block: u64) {
-        self.unreadable.borrow_mut().push(block);
-    }
-
-    /// File after a power cut: of writes that have not returned, any blocks of 512 bytes.
-    pub(crate) fn image(&self, seed: u64) -> Vec<u8> {
-        let mut random = Random::new(seed);
-        let mut bytes = self.durable.borrow().clone();
-        for (offset, data) in self.pending.borrow().values() {
-            let share = [0.0, 0.5, 1.0][random.below(3) as usize];
-            for (at, piece) in data.chunks(512).enumerate() {
-                if random.chance(share) {
-                    put_at(&mut bytes, *offset as usize + at * 512, piece);
-                }
-            }
-        }
-        bytes
-    }
-}
-
-fn put_at(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
-    bytes.resize(bytes.len().max(at + piece.len()), 0);
-    bytes[at..at + piece.len()].copy_from_slice(piece);
-}
-
-impl BufferFile for SimFile {
+impl BufferFile for OfBuffer {
     fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
-        Box::pin(async move {
-            let blocks = offset / 4096..(offset + length as u64).div_ceil(4096);
-            if self.broken.get() || self.unreadable.borrow().iter().any(|block| blocks.contains(block)) {
-                return Err(io::Error::other("broken"));
-            }
-            let durable = self.durable.borrow();
-            let rest = durable.get(offset as usize..).unwrap_or_default();
-            Ok(Bytes::copy_from_slice(&rest[..length.min(rest.len())]))
-        })
+        Box::pin(self.0.read(offset, length))
     }
 
     fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(async move {
-            let number = self.next.replace(self.next.get() + 1);
-            self.pending.borrow_mut().insert(number, (offset, data.clone()));
-            self.rt.sleep(Duration::from_micros(self.rt.random() % 150)).await;
-            self.pending.borrow_mut().remove(&number);
-            if self.broken.get() {
-                return Err(io::Error::other("broken"));
-            }
-            put_at(&mut self.durable.borrow_mut(), offset as usize, &data);
-            let written = offset / 4096..(offset + data.len() as u64).div_ceil(4096);
-            self.unreadable.borrow_mut().retain(|block| !written.contains(block));
-            Ok(())
-        })
+        Box::pin(self.0.write(offset, data))
     }
 }
 
 pub(crate) fn files(files: &[Rc<SimFile>; 2]) -> BufferFiles {
-    BufferFiles([files[0].clone(), files[1].clone()])
+    BufferFiles(files.clone().map(|file| Rc::new(OfBuffer(file)) as Rc<dyn BufferFile>))
 }
 
 async fn try_open(

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use shingle_array_store::{
     ArrayDrive, ArrayStore, CleaningPolicy, ErrorKind, FormatOptions, IndexPlace, Options, RecoveryReport,
 };
-use shingle_base::Blocks;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
@@ -31,6 +30,8 @@ pub(crate) struct ModelObject {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     pub(crate) objects: BTreeMap<String, ModelObject>,
+    /// All that a [`Driver`] ever put under a name.
+    pub(crate) ever: BTreeMap<String, Vec<Content>>,
 }
 
 /// The bytes of an object.
@@ -47,19 +48,9 @@ pub(crate) struct ArrayShape {
 }
 
 pub(crate) fn shape(random: &mut Random) -> ArrayShape {
-    let (data, parity) = [(2, 1), (3, 2), (5, 1), (1, 1), (4, 3)][random.below(5) as usize];
-    let code = Code::new(data, parity).unwrap();
-    // Of those with two open sets or more, some write to two at once.
-    let drives = code.width() as u64 * (1 + u64::from(random.chance(0.25))) + random.below(3);
-    let zone = Blocks(40 + random.below(30));
-    let zones = 14 + random.below(8) as u32;
-    let geometry = |random: &mut Random| match random.below(3) {
-        0 => Geometry { volatile_cache: true, ..Geometry::hm_smr(zone, zones, random.below(2) as u32, 12) },
-        1 => Geometry::zns(zone, zone - Blocks(random.below(6)), zones, 10, 12),
-        _ => Geometry::hm_smr(zone, zones, 0, 12),
-    };
-    let drives = (0..drives).map(|_| geometry(random)).collect();
-    ArrayShape { code, segment_length: [8_000, 20_000, 50_000][random.below(3) as usize], drives }
+    let drawn = shingle_sim::lives::ArrayShape::draw(random);
+    let code = Code::new(drawn.data, drawn.parity).unwrap();
+    ArrayShape { code, segment_length: drawn.segment_length, drives: drawn.drives }
 }
 
 pub(crate) fn options(random: &mut Random) -> Options {
@@ -161,6 +152,7 @@ impl Driver {
     async fn put(&mut self, name: String) {
         let size = if self.random.chance(0.3) { self.random.below(3000) } else { self.random.below(self.size_max) };
         let new = (self.random.number(), size as usize);
+        self.model.borrow_mut().ever.entry(name.clone()).or_default().push(new);
         self.model.borrow_mut().objects.entry(name.clone()).or_default().trying = Some(Some(new));
         let result = self.put_in_pieces(&name, content(new)).await;
         let mut model = self.model.borrow_mut();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::buffer::{Left, SimFile, files, left};
+use crate::buffer::{Left, files, left};
 use crate::common::{ArrayShape, Content, Model, ModelObject, content, formatted, named, options, powered, shape};
 use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
@@ -20,7 +20,7 @@ use shingle_array_store::{
 use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, SimFile, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 /// A fresh array of 2+1 on so many drives.
