@@ -17,7 +17,8 @@
 //! - AS-EXAM-3: a set is judged once. Items that were not taken are void for every later opening, with any drives;
 //!   items that were taken count, and may be all that is left.
 //! - AS-EXAM-4: an item is torn only if too few fragments verify and those that cannot be read, or are away, would not
-//!   make up for it. If they might, nothing is judged: the opening is refused, and nothing is written (AS-PROBE-1).
+//!   make up for it. If they might, nothing is judged: the opening is refused, and nothing is written (AS-PROBE-1). A set
+//!   is not taken for empty if none of its zones is there. Items that a snapshot covers count, and are not judged again.
 //! - AS-EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was
 //!   reset: it holds nothing of the set. A set of which no member has a head never had its first write acknowledged.
 //! - AS-EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes:
@@ -85,6 +86,8 @@ pub(crate) struct Doubtful {
     /// Members that hold records of this generation.
     holding: Written,
     items: Vec<DigestItem>,
+    /// Items below this block are in the newest snapshot of the index.
+    covered: u32,
     /// As in [`Holds`].
     unread: Option<String>,
 }
@@ -118,6 +121,14 @@ struct Walked {
     hole: Option<u32>,
 }
 
+/// A set of which no member that is there holds anything.
+fn without_holders(written: &Written) -> Examined {
+    match written.is_empty() {
+        true => Examined::Unread("none of its zones is there".into()),
+        false => Examined::Empty,
+    }
+}
+
 /// The first block behind items.
 fn end_of(items: &[DigestItem]) -> u32 {
     items.last().map_or(1, DigestItem::end)
@@ -128,7 +139,7 @@ impl Engine {
     pub(crate) async fn examine(&self, id: SetId, set: &ZoneSet, written: &Written) -> Examined {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
-            return Examined::Empty;
+            return without_holders(written);
         }
         let empty = written.len() - holding.len();
         let members = set.ordered_members(id);
@@ -165,7 +176,7 @@ impl Engine {
     pub(crate) async fn survey_set(&self, id: SetId, set: &ZoneSet, written: &Written) -> Surveyed {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
-            return Surveyed::Certain(Examined::Empty);
+            return Surveyed::Certain(without_holders(written));
         }
         let members = set.ordered_members(id);
         let (epoch, holding, heads) = self.newest_life(id, &members, holding).await;
@@ -179,8 +190,10 @@ impl Engine {
         let all =
             written.iter().filter(|(member, blocks)| *blocks == 0 || holding.iter().any(|(own, _)| own == member));
         let limit = all.map(|(_, end)| *end).min().unwrap_or(0);
+        let covered = if set.covered() == u32::MAX { 0 } else { set.covered() };
         let doubtful = |epoch, closed, holding, items, unread| {
-            Surveyed::Doubtful(Doubtful { epoch, closed, members: members.clone(), there, holding, items, unread })
+            let members = members.clone();
+            Surveyed::Doubtful(Doubtful { epoch, closed, members, there, holding, items, covered, unread })
         };
         let Some(epoch) = epoch else { return doubtful(0, false, holding, Vec::new(), None) };
         for (member, end) in self.in_turn(id, &holding) {
@@ -240,9 +253,10 @@ impl Engine {
 
     /// Items that count of a surveyed set; those from the stamp `torn_from` on may be torn. (AS-EXAM-2)
     pub(crate) async fn judged(&self, doubtful: Doubtful, torn_from: u64) -> Examined {
-        let Doubtful { epoch, closed, members, there, holding, mut items, mut unread } = doubtful;
+        let Doubtful { epoch, closed, members, there, holding, mut items, covered, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
         let certain = certain.max(items.len().saturating_sub(self.allocator.most()));
+        let certain = certain.max(items.partition_point(|item| item.block < covered));
         let mut checks = stream::iter(&items[certain..])
             .map(|item| self.verify_item(&members, there, &holding, item))
             .buffered(VERIFIED_AT_ONCE);
@@ -264,7 +278,7 @@ impl Engine {
         }
         drop(checks);
         items.truncate(good);
-        let end = end_of(&items);
+        let end = end_of(&items).max(covered);
         let (digest, suspect) = (Digest::of(items), degraded);
         Examined::Holds(Holds { epoch, digest, end, closed, lost: None, suspect, unread })
     }
@@ -327,7 +341,8 @@ impl Engine {
         match good {
             good if good >= enough && good < there => Found::Degraded,
             good if good >= enough => Found::Whole,
-            good if unread > 0 && good + unread + away >= enough => Found::Unread,
+            // Of an item of which all that is there verifies, nothing shows that it was never acknowledged.
+            good if (unread > 0 || good == found.len()) && good + unread + away >= enough => Found::Unread,
             _ => Found::Torn,
         }
     }

@@ -307,9 +307,8 @@ impl Engine {
             report.damage.push(format!("{id}: {lost}"));
         }
         let of_snapshot = digest.items.iter().any(is_snapshot);
-        if lost.is_none() && is_known && (of_snapshot || digest.items.is_empty())
-            || judged && self.is_elsewhere(id, &digest, scan)?
-        {
+        let is_of_no_use = lost.is_none() && (of_snapshot || digest.items.is_empty());
+        if is_known && (is_of_no_use || judged && self.is_elsewhere(id, &digest, scan)?) {
             // A snapshot that no superblock names, or what is not needed.
             set.emptied(Zones::Unclean);
             return Ok(());

@@ -9,7 +9,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
-use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZonedDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZoneState, ZonedDevice};
 
 /// Objects of one segment.
 const SIZE: usize = 19_000;
@@ -105,6 +105,56 @@ fn what_cannot_be_read_is_not_torn() {
             let (store, report) = open(&rt, &all).await.unwrap();
             assert_eq!(report.damage, Vec::<String>::new());
             is(&store, "o", 2).await;
+        });
+    }
+}
+
+/// Opens with the zone that was written last offline on these drives: refused, then accepted.
+async fn accepted_without(rt: &Runtime, images: &[MemoryDevice], offline: &[usize]) -> ArrayStore {
+    let last = last_written(images);
+    offline.iter().for_each(|drive| images[*drive].set_state(last[*drive].0, ZoneState::Offline));
+    let devices = powered(rt, images);
+    let before = inspect(&named(&devices)).await.unwrap();
+    let Err(error) = open(rt, &devices).await else { panic!("opened without the zones of {offline:?}") };
+    assert!(error.kind == ErrorKind::Device && error.message.contains("--accept-loss"), "{error}");
+    assert_eq!(inspect(&named(&devices)).await.unwrap(), before);
+    let accepting = Options { accept_loss: true, ..plain() };
+    let opened = ArrayStore::open(rt, &named(&devices), &IndexPlace::Memory, accepting).await;
+    let (store, report) = opened.unwrap();
+    assert!(!report.damage.is_empty() && store.lost_before().unwrap().is_some(), "{report:?}");
+    store
+}
+
+/// AS-EXAM-4: zones that are offline are not torn, and not empty.
+#[test]
+fn zones_that_are_gone_are_not_taken_for_torn_or_empty() {
+    for offline in [vec![0, 1], vec![1, 2], vec![0, 1, 2]] {
+        let images = two_versions();
+        Sim::new(4).run(move |rt| async move {
+            accepted_without(&rt, &images, &offline).await;
+        });
+    }
+}
+
+/// AS-EXAM-4: the end of an open set cannot be judged. Objects in it that a snapshot covers are
+/// listed still.
+#[test]
+fn what_a_snapshot_covers_of_an_open_set_is_not_forgotten_with_its_end() {
+    for offline in [vec![0, 1], vec![0, 1, 2]] {
+        let images = history(|_, store| async move {
+            put(&store, "covered", 1).await;
+            store.snapshot().await.unwrap();
+            put(&store, "o", 2).await;
+        });
+        // The snapshot lies in another zone.
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(4).run(move |rt| async move {
+            let store = accepted_without(&rt, &images, &offline).await;
+            let error = store.get("covered").await.unwrap_err();
+            assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Device), "{offline:?}: {error}");
+            assert!(store.delete("covered").await.unwrap());
+            put(&store, "later", 3).await;
+            is(&store, "later", 3).await;
         });
     }
 }

@@ -146,6 +146,7 @@ impl Scene {
 
     async fn live(self, rt: Runtime, mut random: Random) {
         let context = &self.context;
+        println!("{context}");
         let (store, report) = self.open(&rt).await;
         let (mut model, mut losses) = (self.model.borrow().clone(), self.losses.borrow().clone());
         losses.judge(&mut model, &store, &report, context).await;
@@ -163,7 +164,12 @@ impl Scene {
         let unreadable = self.losses.borrow().unreadable.clone();
         for name in unreadable {
             self.model.borrow_mut().objects.entry(name.clone()).or_default().trying = Some(None);
-            store.delete(name.clone()).await.unwrap_or_else(|error| panic!("{context}: delete of {name}: {error}"));
+            match store.delete(name.clone()).await {
+                Ok(_) => {}
+                // With fewer drives there is less room.
+                Err(error) if error.kind == ErrorKind::NoSpace => return,
+                Err(error) => panic!("{context}: delete of {name}: {error}"),
+            }
             self.model.borrow_mut().objects.insert(name.clone(), ModelObject::default());
             self.losses.borrow_mut().unreadable.remove(&name);
         }
@@ -304,11 +310,15 @@ fn chain(seed: u64) -> [u64; 3] {
     [losses.lost, losses.told, losses.settled]
 }
 
-/// AS-LOSS-1, AS-EVICT-1.
+/// Seeds that found something once. Zones of a set that was open are offline, all of them, or more than parity makes up for; more
+/// drives than that are away while a snapshot covers the beginning of such a set.
+const FOUND: [u64; 7] = [516, 820, 265, 148, 176, 208, 570];
+
+/// AS-LOSS-1, AS-EVICT-1, AS-EXAM-4.
 #[test]
 fn an_accepted_loss_costs_what_was_there_before_it_and_nothing_later() {
     let mut met = [0; 3];
-    for seed in seeds(80) {
+    for seed in seeds(80).chain(FOUND) {
         chain(seed).into_iter().zip(&mut met).for_each(|(more, met)| *met += more);
     }
     // Of one seed alone it is not expected.
