@@ -1,8 +1,10 @@
 """`shingle lab` is a program of its own, beside the command: a server's program draws no figures."""
 
+import re
 import shutil
 import subprocess
 
+import pytest
 from shingle import BINARY, shingle
 
 LAB = BINARY.with_name("shingle-lab")
@@ -30,15 +32,19 @@ def test_a_command_without_the_lab_says_where_it_looked(tmp_path):
         assert str(part) in done.stderr, done.stderr
 
 
-def test_a_lab_of_another_version_is_not_run(tmp_path):
+@pytest.mark.parametrize("other", ["another version", "another build"])
+def test_a_lab_of_another_version_or_build_is_not_run(tmp_path, other):
     alone, lab, ran = tmp_path / "shingle", tmp_path / "shingle-lab", tmp_path / "ran"
     shutil.copy(BINARY, alone)
-    lab.write_text(f'#!/bin/sh\ncase "$1" in --version) echo shingle 0.0.9;; *) touch {ran};; esac\n')
+    own = shingle("--version").stdout.strip().removeprefix("shingle ")
+    version, build = re.fullmatch(r"(\S+) \(build ([0-9a-f]{16})\)", own).groups()
+    assert shingle("-V").stdout.split() == ["shingle", version]
+    other = f"{version} (build {build[::-1]})" if other == "another build" else "0.0.9"
+    lab.write_text(f'#!/bin/sh\ncase "$1" in --version) echo "shingle {other}";; *) touch {ran};; esac\n')
     lab.chmod(0o755)
     done = subprocess.run([alone, "lab", "list"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stdout == "" and not ran.exists(), done
-    own = shingle("--version").stdout.split()[1]
-    for part in (str(lab), "version 0.0.9", f"version {own}", "cargo build --release --bins"):
+    for part in (str(lab), f"version {other},", f"version {own}:", "cargo build --release --bins"):
         assert part in done.stderr, done.stderr
 
 

@@ -32,9 +32,12 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
 
+/// Version, and the identity of the sources that it was built from, as `--version` shows them.
+const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), " (build ", env!("SHINGLE_BUILD"), ")");
+
 /// Storage on shingled drives: chunks, objects and S3, straight on zones.
 #[derive(Parser)]
-#[command(name = "shingle", version, max_term_width = 100)]
+#[command(name = "shingle", version, long_version = BUILD, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -7,17 +7,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::BUILD;
 use crate::failure::{Failure, Outcome};
 
 /// File name of the program.
 const NAME: &str = "shingle-lab";
-/// Version of both programs.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Replaces this process by the lab's program, with the same arguments: returns only if that fails.
 ///
 /// # Errors
-/// The program is not there, or is of another version, or the system cannot start it.
+/// The program is not there, or is of another version or build, or the system cannot start it.
 pub(crate) fn hand_over() -> Outcome {
     let own = std::env::current_exe()?;
     let places = places(&own);
@@ -32,7 +31,7 @@ pub(crate) fn hand_over() -> Outcome {
     let said = said.map_err(|error| Failure::new(format!("{}: {error}", program.display())))?;
     if let Some(other) = other_version(&said.stdout) {
         return Err(Failure::new(format!(
-            "{} is of {other}, and this command of version {VERSION}: the two belong together. Install both from one \
+            "{} is of {other}, and this command of version {BUILD}: the two belong together. Install both from one \
              package; from source, `cargo build --release --bins` makes both",
             program.display()
         )));
@@ -45,7 +44,7 @@ pub(crate) fn hand_over() -> Outcome {
 fn other_version(answer: &[u8]) -> Option<String> {
     let answer = String::from_utf8_lossy(answer);
     match answer.trim().strip_prefix("shingle ") {
-        Some(VERSION) => None,
+        Some(BUILD) => None,
         Some(other) => Some(format!("version {}", shingle_base::printable(other.as_bytes()))),
         None => Some("a version that it does not tell".to_owned()),
     }
@@ -63,8 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lab_of_another_version_is_told_from_this_ones() {
-        assert_eq!(other_version(format!("shingle {VERSION}\n").as_bytes()), None);
+    fn a_lab_of_another_version_or_build_is_told_from_this_ones() {
+        assert_eq!(other_version(format!("shingle {BUILD}\n").as_bytes()), None);
+        let version = env!("CARGO_PKG_VERSION");
+        let other = format!("{version} (build 0123456789abcdef)");
+        assert_eq!(other_version(format!("shingle {other}\n").as_bytes()).unwrap(), format!("version {other}"));
+        assert_eq!(other_version(format!("shingle {version}\n").as_bytes()).unwrap(), format!("version {version}"));
         assert_eq!(other_version(b"shingle 0.0.9\n").unwrap(), "version 0.0.9");
         for nothing in [&b""[..], b"\xff", b"error: unexpected argument"] {
             assert_eq!(other_version(nothing).unwrap(), "a version that it does not tell");
