@@ -1,6 +1,6 @@
 //! Reading an object: its newest complete version, streamed. (SMORE, section III-F.2.)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::naming::quoted;
 use crate::object::put::check_name;
-use crate::segment::{Fault, Shape, Source};
+use crate::segment::{Fault, FaultKind, Shape, Source};
 use crate::stats::add;
 use crate::types::{PartPlace, Version};
 use crate::zone_set::Pin;
@@ -131,9 +131,16 @@ impl Engine {
         }
     }
 
+    /// The error of a segment of which too few fragments can be had: `Corrupt` if drives that are there lost too many of them, for then nothing
+    /// brings it back; else `Device`, for with the other drives it may be read.
     pub(crate) fn unreadable(&self, place: &PartPlace, faults: &[Fault]) -> Error {
-        let there = faults.iter().filter(|fault| self.drives.usable(fault.drive).is_some()).count();
-        let kind = if there > self.code.parity() { ErrorKind::Corrupt } else { ErrorKind::Device };
+        let is_bad = |fault: &&Fault| fault.kind == FaultKind::Bad && self.drives.usable(fault.drive).is_some();
+        let bad: BTreeSet<usize> = faults.iter().filter(is_bad).map(|fault| fault.fragment).collect();
+        let lost = bad.len() > self.code.parity();
+        let (kind, hope) = match lost {
+            true => (ErrorKind::Corrupt, ""),
+            false => (ErrorKind::Device, ". Once drives that are away, or do not answer, are back, it may be readable"),
+        };
         // One that fails its reader, and then whoever computes another from it, is told once.
         let mut each: BTreeMap<usize, &Fault> = BTreeMap::new();
         for fault in faults {
@@ -142,7 +149,7 @@ impl Engine {
         let whys = each.values().map(|fault| format!("{}: {}", self.drives.name(fault.drive), fault.why));
         let whys: Vec<String> = whys.collect();
         let message = format!(
-            "{} fragments of the segment at block {} of {} failed, and parity makes up for {}: {}",
+            "{} fragments of the segment at block {} of {} failed, and parity makes up for {}: {}{hope}",
             each.len(),
             place.block,
             place.set,
