@@ -146,7 +146,6 @@ impl Scene {
 
     async fn live(self, rt: Runtime, mut random: Random) {
         let context = &self.context;
-        println!("{context}");
         let (store, report) = self.open(&rt).await;
         let (mut model, mut losses) = (self.model.borrow().clone(), self.losses.borrow().clone());
         losses.judge(&mut model, &store, &report, context).await;
