@@ -222,3 +222,16 @@ fn power_that_fails_in_a_stream_tears_the_band() {
         assert!(drive.torn().is_empty(), "{:?}", drive.torn());
     }
 }
+
+/// A flush waits for the writes before it, and for those alone.
+#[test]
+fn a_flush_makes_the_volatile_cache_durable() {
+    let mut drive = Drive::new(&with_volatile_cache(), 1);
+    let writes = random_writes(37, 40, TB, 0);
+    let written = *closed_loop(&mut drive, 0, 1, 1000, &writes).last().unwrap();
+    assert!(written < 40_000_000, "40 writes into memory take {written} ns");
+    let flushed = closed_loop(&mut drive, written, 1, 0, &[command(Op::Flush, 0, 0)]);
+    assert!(flushed[0] - written > 20_000_000, "{} ns for an entry", flushed[0] - written);
+    let again = closed_loop(&mut drive, flushed[0], 1, 0, &[command(Op::Flush, 0, 0)]);
+    assert!(again[0] - flushed[0] < 1_000_000, "nothing is left to be flushed");
+}

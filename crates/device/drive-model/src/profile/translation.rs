@@ -139,6 +139,11 @@ impl MediaCache {
         if self.band_tracks == 0 || self.entry_max_kib < 4 || self.scratch_mib == 0 || self.map_mib == 0 {
             return Err("band_tracks, entry_max_kib, scratch_mib and map_mib must be above zero".to_owned());
         }
+        if self.entry_max_kib > 1 << 17 {
+            return Err(
+                "entry_max_kib must be at most 131072, so that the ring has room for several entries".to_owned()
+            );
+        }
         if self.stream_min_mib == 0
             || (profile.cache.write_cache && profile.cache.write_cache_mib <= self.stream_min_mib)
         {

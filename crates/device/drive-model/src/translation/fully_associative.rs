@@ -388,13 +388,23 @@ impl FullyAssociativeLayer {
         }
     }
 
-    /// The next zone with something to merge while the host is quiet.
+    /// The next zone with something to merge while the host is quiet; none while a merge is at work.
     fn quiet_zone(&self) -> Option<usize> {
-        let has_work = |zone: &Zone| match &zone.merging {
-            Some(merge) => !merge.runs,
-            None => !zone.logged.iter().all(|logged| logged.live == 0) && !zone.free.is_empty(),
+        if !self.hosts.is_empty() || self.zones.iter().any(|zone| zone.merging.as_ref().is_some_and(|merge| merge.runs))
+        {
+            return None;
+        }
+        let has_work = |zone: &Zone| {
+            zone.merging.is_some() || !zone.free.is_empty() && zone.logged.iter().any(|logged| logged.live > 0)
         };
         self.zones.iter().position(has_work)
+    }
+
+    /// Goes on with merges as long as the host is quiet.
+    fn merge_quietly(&mut self, inside: &mut Inside) {
+        while let Some(zone_at) = self.quiet_zone().filter(|_| inside.now() >= self.last_busy + self.idle) {
+            self.merge(inside, zone_at, false);
+        }
     }
 }
 
@@ -438,10 +448,10 @@ impl Layer for FullyAssociativeLayer {
                     merge.runs = false;
                 }
                 self.mixed(inside);
-                let short = !self.zones[zone_at].waiting.is_empty();
-                if short || self.hosts.is_empty() {
+                if !self.zones[zone_at].waiting.is_empty() {
                     self.merge(inside, zone_at, false);
                 }
+                self.merge_quietly(inside);
                 return;
             }
             None => {}
@@ -450,16 +460,11 @@ impl Layer for FullyAssociativeLayer {
     }
 
     fn alarm(&self) -> Option<Nanos> {
-        let quiet = self.hosts.is_empty() && self.quiet_zone().is_some();
-        quiet.then_some(self.last_busy + self.idle)
+        self.quiet_zone().map(|_| self.last_busy + self.idle)
     }
 
     fn woken(&mut self, inside: &mut Inside) {
-        if let Some(zone_at) = self.quiet_zone() {
-            self.merge(inside, zone_at, false);
-        }
-        // The rest follows step by step.
-        self.last_busy = inside.now();
+        self.merge_quietly(inside);
     }
 
     fn blocks(&self) -> u64 {

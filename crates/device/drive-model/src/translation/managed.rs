@@ -186,7 +186,9 @@ impl Model for Managed {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.inside.next_event().into_iter().chain(self.layer.alarm()).min()
+        // An alarm that was set for a time before now is due now.
+        let alarm = self.layer.alarm().map(|alarm| alarm.max(self.inside.now));
+        self.inside.next_event().into_iter().chain(alarm).min()
     }
 
     fn advance(&mut self, now: Nanos, done: &mut Vec<CommandId>) {

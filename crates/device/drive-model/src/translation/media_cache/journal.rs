@@ -11,6 +11,8 @@ pub(super) struct Waiting {
     /// Host command that completes with it; `None` for blocks of the volatile cache.
     pub(super) id: Option<CommandId>,
     pub(super) blocks: Range<u64>,
+    /// Number of the host's first write in it.
+    pub(super) number: u64,
 }
 
 /// What the journal is at.
@@ -53,12 +55,20 @@ impl Journal {
 
     /// True if a read finds all its blocks among those on their way.
     pub(super) fn holds(&self, range: &Range<u64>) -> bool {
+        self.on_their_way().any(|write| write.blocks.start <= range.start && range.end <= write.blocks.end)
+    }
+
+    /// True if a write on its way came before that number.
+    pub(super) fn has_before(&self, number: u64) -> bool {
+        self.on_their_way().any(|write| write.number < number)
+    }
+
+    fn on_their_way(&self) -> impl Iterator<Item = &Waiting> {
         let written = match &self.stage {
             Stage::Writes { writes, .. } => writes.as_slice(),
             _ => &[],
         };
-        let covers = |write: &Waiting| write.blocks.start <= range.start && range.end <= write.blocks.end;
-        self.waiting.iter().chain(written).any(covers)
+        self.waiting.iter().chain(written)
     }
 
     /// Takes the first writes out that fit into `blocks` and are at most `count`.

@@ -1,6 +1,6 @@
 //! The layer: the host's commands, and who has the arm next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::command::{Command, CommandId, Nanos, Op};
@@ -76,7 +76,7 @@ pub(super) struct MediaCacheLayer {
     /// Writes wait for room in the cache.
     pub(super) full: bool,
     /// Writes that the volatile cache has no room for.
-    blocked: Vec<(CommandId, Range<u64>)>,
+    blocked: VecDeque<(CommandId, Range<u64>)>,
     /// Flushes, and the number of writes before each.
     flushes: Vec<(CommandId, u64)>,
     writes: u64,
@@ -151,7 +151,7 @@ impl MediaCacheLayer {
             stream: Stream::default(),
             cleaning: None,
             full: false,
-            blocked: Vec::new(),
+            blocked: VecDeque::new(),
             flushes: Vec::new(),
             writes: 0,
             reads: BTreeMap::new(),
@@ -193,9 +193,9 @@ impl MediaCacheLayer {
 
     fn write(&mut self, inside: &mut Inside, id: CommandId, range: Range<u64>) {
         if self.spec.volatile.is_some() {
-            self.blocked.push((id, range));
+            self.blocked.push_back((id, range));
         } else {
-            self.journal.waiting.push_back(Waiting { id: Some(id), blocks: range });
+            self.journal.waiting.push_back(Waiting { id: Some(id), blocks: range, number: self.writes });
             self.writes += 1;
         }
         self.go(inside);
@@ -204,12 +204,12 @@ impl MediaCacheLayer {
     /// Lets writes into the volatile cache, as far as there is room.
     fn admit(&mut self, inside: &mut Inside) {
         let Some(volatile) = self.spec.volatile else { return };
-        while let Some((id, range)) = self.blocked.first().cloned() {
+        while let Some((id, range)) = self.blocked.front().cloned() {
             let blocks = range.end - range.start;
             if self.runs.blocks() > 0 && self.runs.blocks() + blocks > volatile.blocks {
                 return;
             }
-            self.blocked.remove(0);
+            self.blocked.pop_front();
             inside.complete_in(self.answer(blocks), id);
             self.runs.write(&range, inside.now(), self.writes, volatile.stream_min);
             self.writes += 1;
@@ -230,14 +230,11 @@ impl MediaCacheLayer {
         self.go_cleaning(inside);
     }
 
+    /// Completes the flushes whose writes are all on the platters. Without a volatile cache these are all that completed.
     fn end_flushes(&mut self, inside: &mut Inside) {
-        let pending = std::mem::take(&mut self.flushes);
-        for (id, number) in pending {
-            if self.runs.has_before(number)
-                || !self.journal.waiting.is_empty()
-                || !self.journal.is_idle()
-                || self.stream.runs()
-            {
+        for (id, number) in std::mem::take(&mut self.flushes) {
+            let volatile = self.spec.volatile.is_some();
+            if volatile && (self.runs.has_before(number) || self.journal.has_before(number)) {
                 self.flushes.push((id, number));
             } else {
                 inside.complete_in(self.spec.overhead, id);

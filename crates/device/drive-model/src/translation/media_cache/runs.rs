@@ -74,13 +74,13 @@ impl Runs {
         self.runs.get(&number).map(|run| run.blocks.clone())
     }
 
-    /// Takes that run out.
-    pub(super) fn take_oldest(&mut self) -> Option<Range<u64>> {
+    /// Takes that run out; its number and its blocks.
+    pub(super) fn take_oldest(&mut self) -> Option<(u64, Range<u64>)> {
         let (_, number) = self.waiting.pop_first()?;
         let run = self.runs.remove(&number)?;
         self.forget_end(&run, number);
         self.blocks -= run.blocks.end - run.blocks.start;
-        Some(run.blocks)
+        Some((number, run.blocks))
     }
 
     /// The streaming run that began first, and its number.
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!((number, run.blocks.clone()), (1, 0..40));
         runs.gone(1, 30);
         assert_eq!((runs.blocks(), runs.has_before(1), runs.has_before(2)), (20, false, true));
-        assert_eq!(runs.take_oldest(), Some(100..110));
+        assert_eq!(runs.take_oldest(), Some((2, 100..110)));
         runs.end_stream(1);
         assert!(runs.is_empty() && runs.blocks() == 0 && !runs.holds(&(30..31)));
     }

@@ -28,9 +28,9 @@ impl MediaCacheLayer {
             && (oldest + volatile.hold <= now || self.presses())
             && (length(&blocks) <= room || self.journal.waiting.is_empty())
         {
-            self.runs.take_oldest();
             room = room.saturating_sub(length(&blocks));
-            self.journal.waiting.push_back(Waiting { id: None, blocks });
+            let taken = self.runs.take_oldest();
+            self.journal.waiting.extend(taken.map(|(number, blocks)| Waiting { id: None, blocks, number }));
         }
     }
 
