@@ -94,6 +94,8 @@ fn recover(seed: u64, cut: Cut) {
     });
 }
 
+/// Fails if one of these is broken: CS-APP-1, CS-APP-2, CS-APP-3, CS-CKPT-1, CS-CKPT-2, CS-GC-1, CS-LAND-1, CS-LAND-2,
+/// CS-LAND-3, CS-MARK-2, CS-ZONE-1, CS-ZONE-3.
 #[test]
 fn cut_at_every_command() {
     let mut pairs = 0;

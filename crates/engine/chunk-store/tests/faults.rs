@@ -262,6 +262,38 @@ async fn filled(rt: &Runtime, device: &SimDevice, id: ChunkId, size: u64) -> Chu
     store
 }
 
+/// CS-APP-4: an append fails and is tried again, and another one waits behind it by then. They make no record together, which
+/// would be longer than what the failed write may have left.
+#[test]
+fn an_append_that_is_tried_again_covers_the_same_range() {
+    let medium = formatted(drive());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { landing: None, ..Options::default() }).await;
+        device.set_latency(std::time::Duration::from_millis(1));
+        let id = ChunkId::from_u64(1);
+        store.create(id, Stream::Data).await.unwrap();
+        let append = |at: u64| {
+            let store = store.clone();
+            rt.spawn(async move { store.append(id, at, vec![Bytes::from(content(5, at, 9000))]).await })
+        };
+        append(0).await.unwrap().unwrap();
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk of data lies in one zone") };
+        let fails = FaultRule { trigger: Trigger::Zone(CommandKind::Write, zone), fault: Fault::WriteError };
+        device.set_faults(Faults::new([fails]));
+        let first = append(9000);
+        rt.sleep(std::time::Duration::from_micros(500)).await;
+        let second = append(18_000);
+        first.await.unwrap().unwrap();
+        second.await.unwrap().unwrap();
+        assert_eq!(store.counters().write_errors, 1);
+        store.checkpoint().await.unwrap();
+        let found = dump(&rt, Rc::new(SimDevice::new(&rt, &device.image()))).await.unwrap();
+        let ranges: Vec<_> = found.chunks[0].records.iter().map(|record| (record.offset, record.length)).collect();
+        assert_eq!(ranges, [(0, 9000), (9000, 9000), (18_000, 9000)]);
+    });
+}
+
 /// The data zones that hold anything.
 async fn used_zones(device: &SimDevice) -> Vec<ZoneId> {
     let zones = device.report(ZoneId(7), u32::MAX).await.unwrap();

@@ -185,6 +185,7 @@ impl Engine {
                     if let Some(writer) = writers.get_mut(&zone) {
                         writer.chunks += 1;
                     }
+                    debug_assert!(!zones.get(zone).status.is_ended(), "CS-ZONE-1");
                     zones.set_status(zone, ZoneStatus::Activated);
                 }
                 None => {

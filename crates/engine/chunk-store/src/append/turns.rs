@@ -1,9 +1,9 @@
 //! Order in which zones are written.
 //!
-//! On a disk a visit to a zone costs a seek and part of a turn whatever is written there, so that few long visits beat
-//! many short ones: zones that have something to write wait for their turn, and meanwhile more gathers for them. Turns
-//! go in the order of zones, from one end of the drive to the other and again (C-LOOK), so that ways are short; a zone
-//! for which little has gathered yet, beside others, is passed over twice.
+//! On a disk a visit to a zone costs a seek and part of a revolution whatever is written there, so that few long visits
+//! beat many short ones: zones that have something to write wait for their turn, and meanwhile more gathers for them.
+//! Turns go in the order of zones, from one end of the drive to the other and again (C-LOOK), so that ways are short; a
+//! zone for which little has gathered yet, beside others, is passed over twice.
 //!
 //! # Invariants
 //! - CS-TURN-1: a zone that waits is visited within three rounds of those that wait with it.
@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(order, [2, 3, 2, 3, 1, 2]);
     }
 
+    /// CS-TURN-1.
     #[test]
     fn no_zone_waits_longer_than_three_rounds() {
         let mut turns = Turns::new(1);
@@ -117,8 +118,8 @@ mod tests {
             let zone = turns.take(|zone| zone.0).unwrap();
             turns.end();
             since.iter_mut().for_each(|since| *since += 1);
-            assert!(since[zone.0 as usize] <= 150, "{zone} waited");
             since[zone.0 as usize] = 0;
+            assert!(since.iter().all(|&since| since <= 150), "a zone waits: {since:?}");
             turns.wait(zone);
         }
     }

@@ -57,12 +57,12 @@ fn records(random: &mut Random) -> Vec<Located> {
     records
 }
 
-/// CS-IDX-1 to CS-IDX-4, against the list of records.
+/// CS-IDX-1 to CS-IDX-5, against the list of records.
 fn check(groups: &mut Groups, expected: &[Located], random: &mut Random, seed: u64) {
     assert_eq!(all(groups), expected, "seed {seed}");
     let end = expected.last().map_or(0, Located::end);
     assert_eq!(groups.end(), end, "seed {seed}");
-    assert!(entries(groups) <= 8 * expected.len(), "an entry a record is the most: seed {seed}");
+    assert!(entries(groups) <= 8 * expected.len(), "CS-IDX-5: seed {seed}");
     let mut at = 0;
     for group in groups.iter() {
         let of_group = &expected[at..at + group.len()];

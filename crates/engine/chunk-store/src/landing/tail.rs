@@ -173,6 +173,7 @@ mod tests {
         }
     }
 
+    /// CS-TAIL-2.
     #[test]
     fn a_tail_moves_in_records_of_whole_pieces_and_leaves_when_it_is_indexed() {
         let mut tail = tail();

@@ -1,6 +1,8 @@
 //! Nothing waits for ever: whatever a call waits for comes, or the call fails.
 
+use std::cell::Cell;
 use std::future::Future;
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::{content, formatted, open};
@@ -264,5 +266,48 @@ fn reads_of_callers_who_left_pin_nothing() {
             in_time(&rt, "a create", store.create(id, Stream::Data)).await.unwrap();
             in_time(&rt, "an append", append(&store, id, 0, 100_000)).await.unwrap();
         }
+    });
+}
+
+/// CS-READ-2: a read takes long, and meanwhile its chunk is deleted and the drive needs every zone.
+#[test]
+fn a_zone_is_not_reset_under_a_read() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 16, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { landing: None, ..Options::default() }).await;
+        let id = ChunkId::from_u64(0);
+        store.create(id, Stream::Data).await.unwrap();
+        append(&store, id, 0, 200_000).await.unwrap();
+        store.seal(id).await.unwrap();
+        let zone = store.zones().into_iter().find(|zone| zone.live_blocks > 0).unwrap().zone;
+        let resets = Rc::new(Cell::new(0));
+        let seen = resets.clone();
+        device.on_command(move |command, _| {
+            let counts = command.kind == CommandKind::Reset && command.zone == Some(zone);
+            seen.set(seen.get() + u32::from(counts));
+        });
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]));
+        let reading = rt.spawn({
+            let store = store.clone();
+            async move { store.read(id, 0, 200_000).await }
+        });
+        rt.sleep(Duration::from_millis(1)).await;
+        assert_eq!(device.hung(), 1);
+        device.set_faults(Faults::default());
+        store.delete(id).await.unwrap();
+        for number in 1..60 {
+            let id = ChunkId::from_u64(number);
+            store.create(id, Stream::Data).await.unwrap();
+            append(&store, id, 0, 200_000).await.unwrap();
+            store.seal(id).await.unwrap();
+            store.delete(id).await.unwrap();
+        }
+        assert!(store.counters().resets > 20, "{:?}", store.counters());
+        assert_eq!(resets.get(), 0, "the zone was reset under the read");
+        device.release_hung();
+        let bytes = reading.await.unwrap().unwrap();
+        assert!(bytes == content(0, 0, 200_000));
     });
 }

@@ -10,7 +10,7 @@ use crate::common::{content, formatted, open};
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{
-    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStatus,
+    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStatus, dump,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
@@ -91,6 +91,40 @@ fn gc_does_not_wait_for_its_own_victim() {
         });
     }
     assert!(waited > 0, "the victim never became garbage while it was emptied");
+}
+
+/// Records of all chunks: their ranges, and the zones that they lie in.
+async fn records(rt: &Runtime, device: &SimDevice, store: &ChunkStore) -> (Vec<(ChunkId, u64, u64)>, Vec<ZoneId>) {
+    store.checkpoint().await.unwrap();
+    let found = dump(rt, Rc::new(SimDevice::new(rt, &device.image()))).await.unwrap();
+    let records = found.chunks.iter().flat_map(|chunk| chunk.records.iter().map(|record| (chunk.id, *record)));
+    records.map(|(id, record)| ((id, record.offset, record.length), record.zone)).unzip()
+}
+
+/// CS-GC-2: a copy has the range of its original.
+#[test]
+fn records_keep_their_ranges_when_they_move() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        for id in (0..20).map(ChunkId::from_u64) {
+            store.create(id, Stream::Data).await.unwrap();
+            let mut size = 0;
+            for length in [20_000, 300, 9000, 15_000] {
+                size = append(&store, id, size, length).await.unwrap();
+            }
+            store.seal(id).await.unwrap();
+        }
+        for id in (0..20).step_by(2).map(ChunkId::from_u64) {
+            store.delete(id).await.unwrap();
+        }
+        let (ranges, zones) = records(&rt, &device, &store).await;
+        assert!(store.gc(100, |_| {}).await.unwrap().zones > 0);
+        let (moved, zones_now) = records(&rt, &device, &store).await;
+        assert_ne!(zones_now, zones, "GC moved nothing");
+        assert_eq!(moved, ranges);
+    });
 }
 
 /// CS-GC-6, as the fault model has it.

@@ -200,7 +200,8 @@ fn a_checkpoint_under_way_is_no_full_log() {
     });
 }
 
-/// CS-ROOM-3: checkpoints that had no room while the journal took entries say nothing of the time after deletions.
+/// CS-ROOM-2, CS-ROOM-3: checkpoints that had no room while the journal took entries are not begun, and say nothing of the
+/// time after deletions.
 #[test]
 fn checkpoints_that_had_no_room_before_deletions_do_not_make_the_log_full() {
     let medium = with_metazones(200, 15);
