@@ -34,11 +34,8 @@ const PREFIXES: [(&str, &str); 22] = [
 ];
 
 /// Invariants of a crate that neither a test nor an assertion names yet. The numbers only get smaller.
-const UNNAMED: [(&str, usize); 3] = [
-    ("crates/device/zoned-linux", 2),
-    ("crates/engine/array-store", 2),
-    ("crates/engine/chunk-store", 1),
-];
+const UNNAMED: [(&str, usize); 3] =
+    [("crates/device/zoned-linux", 2), ("crates/engine/array-store", 2), ("crates/engine/chunk-store", 1)];
 
 /// Lines between an assertion and the comment that says what it holds.
 const NEAR: usize = 3;
