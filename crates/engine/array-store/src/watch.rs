@@ -287,3 +287,67 @@ impl ZonedDevice for Watched {
         Box::pin(self.0.answer(Lba(0), self.0.dev.flush()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shingle_runtime::{Contract, Instant, LocalBoxFuture, UnixTime};
+    use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
+    use shingle_zoned::MemoryDevice;
+
+    use super::*;
+
+    /// A process that can stand still: its clock goes on, and its tasks do not.
+    struct Stopping {
+        rt: Runtime,
+        stood_still: Cell<Duration>,
+    }
+
+    impl Contract for Rc<Stopping> {
+        fn now(&self) -> Instant {
+            self.rt.now() + self.stood_still.get()
+        }
+
+        fn unix_time(&self) -> UnixTime {
+            self.rt.unix_time()
+        }
+
+        fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+            let rt = self.rt.clone();
+            Box::pin(async move { rt.sleep(duration).await })
+        }
+
+        fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+            self.rt.spawn_detached(task);
+        }
+
+        fn random(&self) -> u64 {
+            self.rt.random()
+        }
+
+        fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) {
+            work();
+        }
+    }
+
+    /// AS-HANG-3.
+    #[test]
+    fn a_process_that_stood_still_gives_no_drive_up() {
+        Sim::new(1).run(|rt| async move {
+            let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(64), 16, 0, 12)));
+            let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+            device.set_faults(Faults::new([hang]));
+            let process = Rc::new(Stopping { rt: rt.clone(), stood_still: Cell::default() });
+            let stopping = Runtime::new(Rc::new(process.clone()));
+            let drives = [ArrayDrive { name: "slow".into(), dev: Rc::new(device) }];
+            let watched = within(&stopping, &drives, Some(Duration::from_secs(60)));
+            let mut read = watched[0].dev.read(Lba(0), Blocks(1));
+            assert!(futures_util::poll!(&mut read).is_pending());
+            rt.sleep(Duration::from_secs(10)).await;
+            process.stood_still.set(Duration::from_secs(3600));
+            rt.sleep(Duration::from_secs(30)).await;
+            assert!(futures_util::poll!(&mut read).is_pending(), "an hour in which nobody looked counts as silence");
+            rt.sleep(Duration::from_secs(30)).await;
+            assert_eq!(read.await.unwrap_err().kind, DeviceErrorKind::Gone);
+        });
+    }
+}

@@ -207,7 +207,7 @@ impl Owner for Shared {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::{join4, poll_immediate};
+    use futures_util::future::{join_all, join4, poll_immediate};
     use shingle_runtime::real;
     use shingle_zoned::{DeviceErrorKind, Machine, Violation};
 
@@ -242,6 +242,44 @@ mod tests {
             assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::System(_)));
             assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
             assert!(matches!(device.append(ZoneId(0), block()).await.unwrap_err().kind, DeviceErrorKind::Gone));
+        })
+        .unwrap();
+    }
+
+    /// ZL-KD-1: the drive takes no more bytes for now.
+    #[test]
+    fn a_zone_has_one_write_at_the_drive() {
+        use std::io::Write;
+        let (mut file, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        file.set_nonblocking(true).unwrap();
+        while file.write(&[0; 512]).is_ok() {}
+        file.set_nonblocking(false).unwrap();
+        real::run(|runtime| async move {
+            let device = no_drive(&runtime, std::os::fd::OwnedFd::from(file).into());
+            let writes: Vec<_> = [0, 0, 1].map(|zone| device.append(ZoneId(zone), block())).into_iter().collect();
+            let mut writes = join_all(writes);
+            assert!(poll_immediate(&mut writes).await.is_none());
+            runtime.sleep(std::time::Duration::from_millis(50)).await;
+            assert_eq!(device.shared.seat.pending(), 2, "one for each zone");
+            drop(other);
+            assert!(writes.await.iter().all(Result::is_err));
+        })
+        .unwrap();
+    }
+
+    /// ZL-KD-4.
+    #[test]
+    fn a_drive_whose_ring_the_kernel_refuses_is_gone() {
+        real::run(|runtime| async move {
+            let device = no_drive(&runtime, temporary("refused"));
+            device.append(ZoneId(0), block()).await.unwrap();
+            device.shared.seat.sever();
+            let (first, second) = (device.append(ZoneId(0), block()), device.append(ZoneId(0), block()));
+            for answer in join_all([first, second]).await {
+                assert!(matches!(answer.unwrap_err().kind, DeviceErrorKind::Gone));
+            }
+            assert!(matches!(device.read(Lba(0), Blocks(1)).await.unwrap_err().kind, DeviceErrorKind::Gone));
+            assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
         })
         .unwrap();
     }

@@ -123,7 +123,7 @@ fn a_drive_that_is_avoided_for_long_is_given_up() {
     }
 }
 
-/// AS-SLOW-5: where all sets have the drive puts wait for it, for a fifth of the time that it would have otherwise.
+/// AS-AVOID-2, AS-SLOW-5: where all sets have the drive puts wait for it, for a fifth of the time that it would have otherwise.
 #[test]
 fn a_drive_that_all_puts_wait_for_is_given_up_sooner() {
     for seed in seeds(4) {
