@@ -192,6 +192,33 @@ impl CompletedPart {
         }
         Ok(())
     }
+
+    /// The parts that a completion names, in its order. `find` has the part of a number, and `about` the ETag and size of
+    /// a part; all but the last need `bytes_min` bytes.
+    ///
+    /// # Errors
+    /// `InvalidPart`, `PartTooSmall`.
+    pub fn choose<P>(
+        named: &[Self],
+        bytes_min: u64,
+        mut find: impl FnMut(u32) -> Option<P>,
+        about: impl Fn(&P) -> (&str, u64),
+    ) -> StoreResult<Vec<P>> {
+        let mut chosen = Vec::with_capacity(named.len());
+        for (at, Self { number, etag }) in named.iter().enumerate() {
+            let Some(part) = find(*number).filter(|part| about(part).0 == etag) else {
+                let message = format!("part {number} was not uploaded, or has another ETag");
+                return Err(StoreError::new(StoreErrorKind::InvalidPart, message));
+            };
+            let (_, size) = about(&part);
+            if at + 1 < named.len() && size < bytes_min {
+                let message = format!("part {number} has {size} bytes; all but the last need {bytes_min}");
+                return Err(StoreError::new(StoreErrorKind::PartTooSmall, message));
+            }
+            chosen.push(part);
+        }
+        Ok(chosen)
+    }
 }
 
 /// Fill level of a store.

@@ -65,22 +65,10 @@ pub(crate) fn check_number(number: u32) -> StoreResult<()> {
 /// `InvalidPart`; `PartTooSmall` where one that is not the last has fewer bytes than `bytes_min`; `TooLarge`.
 pub(crate) fn choose<B>(have: Vec<Part<B>>, wanted: &[CompletedPart], bytes_min: u64) -> StoreResult<Chosen<B>> {
     let mut have: BTreeMap<u32, Part<B>> = have.into_iter().map(|part| (part.number, part)).collect();
-    let mut parts = Vec::with_capacity(wanted.len());
-    let mut size = 0u64;
-    for (at, named) in wanted.iter().enumerate() {
-        let found = have.remove(&named.number).filter(|part| part.attributes.etag == named.etag);
-        let Some(part) = found else {
-            let message = format!("part {} does not exist, or its ETag is another", named.number);
-            return Err(StoreError::new(StoreErrorKind::InvalidPart, message));
-        };
-        if at + 1 < wanted.len() && part.size < bytes_min {
-            let message = format!("part {} has {} bytes, too few", named.number, part.size);
-            return Err(StoreError::new(StoreErrorKind::PartTooSmall, message));
-        }
-        let sum = size.checked_add(part.size);
-        size = sum.ok_or_else(|| StoreError::new(StoreErrorKind::TooLarge, "too many bytes"))?;
-        parts.push(part);
-    }
+    let find = |number: u32| have.remove(&number);
+    let parts = CompletedPart::choose(wanted, bytes_min, find, |part| (part.attributes.etag.as_str(), part.size))?;
+    let size = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.size));
+    let size = size.ok_or_else(|| StoreError::new(StoreErrorKind::TooLarge, "too many bytes"))?;
     Ok(Chosen { parts, others: have.into_values().collect(), size })
 }
 

@@ -160,7 +160,10 @@ impl Service {
         };
         let (etag, named) = named?;
         let parts = self.all_parts(&input.bucket, &input.key, id).await?;
-        let chosen = choose(&parts, &named, self.limits.part_bytes_min)?;
+        let find = |number: u32| parts.get(&number);
+        let chosen =
+            StoredPart::choose(&named, self.limits.part_bytes_min, find, |part| (part.etag.as_str(), part.size))
+                .map_err(errors::of_store)?;
         let given = input.multipart_upload.iter().flat_map(|upload| upload.parts.iter().flatten());
         for (part, given) in chosen.iter().zip(given) {
             for (algorithm, value) in given_checksums!(given) {
@@ -243,23 +246,6 @@ fn named_parts(input: &CompleteMultipartUploadInput) -> S3Result<Vec<StoredPart>
         named.push(StoredPart { number, etag: etag.value().to_owned() });
     }
     Ok(named)
-}
-
-/// The named parts as they were uploaded.
-fn choose<'a>(parts: &'a BTreeMap<u32, PartInfo>, named: &[StoredPart], least: u64) -> S3Result<Vec<&'a PartInfo>> {
-    let mut chosen = Vec::with_capacity(named.len());
-    for (index, name) in named.iter().enumerate() {
-        let part = parts.get(&name.number).filter(|part| part.etag == name.etag).ok_or_else(|| {
-            let number = name.number;
-            s3_error!(InvalidPart, "part {number} was not uploaded, or has another ETag")
-        })?;
-        if part.size < least && index + 1 < named.len() {
-            let (number, size) = (part.number, part.size);
-            return Err(s3_error!(EntityTooSmall, "part {number} has {size} bytes; all but the last need {least}"));
-        }
-        chosen.push(part);
-    }
-    Ok(chosen)
 }
 
 /// Checks the completion's statements about the object's checksum.
