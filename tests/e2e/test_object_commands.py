@@ -6,7 +6,7 @@ import os
 import pty
 import subprocess
 
-from shingle import BINARY, shingle
+from shingle import BINARY, Server, shingle
 from test_bad_input import ok, refused
 from test_s3_array import Shelf
 
@@ -39,13 +39,7 @@ def test_object_commands_cover_drives_and_arrays_and_name_what_is_damaged(tmp_pa
 
     # A bit of the large object, which lies in segments, on the drive that belongs to no array.
     drive = shelf.server.data / "chunks.shingle"
-    with drive.open("r+b") as raw:
-        at = raw.read(400 * MIB).find(bodies[CONTROL][5 * MIB : 5 * MIB + 64])
-        assert at > 0
-        raw.seek(at)
-        byte = raw.read(1)[0]
-        raw.seek(at)
-        raw.write(bytes([byte ^ 1]))
+    assert flip(drive, bodies[CONTROL][5 * MIB : 5 * MIB + 64])
     done = shingle("object", "check", *where)
     assert done.returncode == 4 and "damaged object: plain/evil\\u{1b}[31m\\u{202e}name" in done.stdout, done.stdout
     assert "\x1b" not in done.stdout and "array shelf: clean" in done.stdout
@@ -58,6 +52,52 @@ def test_object_commands_cover_drives_and_arrays_and_name_what_is_damaged(tmp_pa
         done = shingle("object", "check", *where, "--json")
         array = json.loads(done.stdout)["arrays"][0]
         assert done.returncode == 4 and array.get(outcome), (outcome, array)
+
+
+def flip(drive, marker):
+    """Spoils a bit of the first place of these bytes; false if the drive has none."""
+    with drive.open("r+b") as raw:
+        at = raw.read(400 * MIB).find(marker)
+        if at < 0:
+            return False
+        raw.seek(at)
+        byte = raw.read(1)[0]
+        raw.seek(at)
+        raw.write(bytes([byte ^ 1]))
+    return True
+
+
+def test_lines_about_places_name_the_drive_as_the_configuration_does(tmp_path):
+    drives = [tmp_path / name for name in ("upper.shingle", "lower.shingle")]
+    create = 'create = { zone_size = "4 MiB", zones = 64, conventional_zones = 2 }\n'
+    config = tmp_path / "two.toml"
+    config.write_text("".join(f'[[drive]]\npath = "{drive}"\n{create}' for drive in drives))
+    server = Server(tmp_path / "data", config=config).start()
+    bodies = {f"key{number}": os.urandom(200_000) for number in range(12)}
+    try:
+        s3 = server.s3()
+        s3.create_bucket(Bucket="plain")
+        for key, body in bodies.items():
+            s3.put_object(Bucket="plain", Key=key, Body=body)
+    finally:
+        server.stop()
+    places = {drive: [key for key, body in bodies.items() if flip(drive, body[100:164])] for drive in drives}
+    assert all(places.values()) and sum(map(len, places.values())) == len(bodies), places
+    where = ["--config", config, "--data", server.data]
+    told = json.loads(shingle("object", "check", *where, "--json").stdout)
+    for drive, keys in places.items():
+        for key in keys:
+            lines = [line for line in told["damage"] if f"plain/{key}`" in line]
+            assert lines and all(f" of {drive}: chunk " in line for line in lines), (drive, key, told["damage"])
+
+    # Its drive is away: the same.
+    drives[0].rename(tmp_path / "away")
+    config.write_text(f"allow_missing_drives = true\n{config.read_text()}")
+    done = shingle("object", "check", "--quick", *where)
+    key = places[drives[0]][0]
+    assert done.returncode == 4 and f"object plain/{key} in file " in done.stdout, done
+    assert f" of {drives[0]}: the drive is missing" in done.stdout and str(drives[1]) not in done.stdout, done.stdout
+    refused("object", "get", f"plain/{key}", "-o", tmp_path / "out", *where, says=["the drive with store"], status=1)
 
 
 def test_single_objects_are_read_stored_and_deleted_without_the_server(tmp_path):

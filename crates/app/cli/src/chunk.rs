@@ -32,7 +32,7 @@ pub(crate) enum Chunk {
     /// Write a chunk's bytes to standard output, or a file: `shingle chunk get disk.shingle 2a > photo.jpg`
     #[command(alias = "read")]
     Get(Get),
-    /// Seal a chunk: it takes no more appends.
+    /// Seal a chunk: it takes no more appends, and its present size is final, also where a part of it cannot be read now.
     Seal(One),
     /// Delete a chunk.
     #[command(alias = "delete")]
@@ -233,17 +233,22 @@ impl Format {
 
 impl AcceptLoss {
     fn run(self) -> Outcome {
-        let hidden =
-            with_store_as(self.drive.clone(), Options::default(), |_, report| async move { Ok(report.hidden) })?;
-        if !hidden {
+        let seen = with_store_as(self.drive.clone(), Options::default(), |_, report| async move { Ok(report) })?;
+        if !seen.hidden {
             say!("nothing to give up: all that the drive holds could be read");
             return Ok(());
         }
         let what = "What cannot be read is given up for good: chunks end, or have holes, where it was. All else stays.";
         confirm(self.yes, what)?;
-        let options = Options { accept_loss: true, ..Options::default() };
+        let options = Options { accept_loss: seen.unread, ..Options::default() };
         with_store_as(self.drive, options, |_, report| async move {
-            say!("{} given up", counted(report.damage.len() as u64, "place"));
+            if report.hidden {
+                let text = "nothing was given up: a place that was not shown before cannot be read now. Repeat this command to see it, and to \
+                            give it up, too";
+                return Err(Failure::new(text).with_status(status::DAMAGED));
+            }
+            let places = if report.accepted { report.damage.len() as u64 } else { 0 };
+            say!("{} given up", counted(places, "place"));
             Ok(())
         })
     }

@@ -27,7 +27,7 @@ pub use asking::{ArrayStanding, Running, Served};
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape, read_toml};
 pub use engines::device::{look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
-pub use offline::loss::Unread;
+pub use offline::loss::{GivenUp, Unread};
 pub use offline::opened::{Checked, Counted, Offline, Progress};
 pub use offline::precheck::{Findings, look as precheck};
 pub use offline::store::{Access, OfflineStore};

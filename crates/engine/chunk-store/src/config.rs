@@ -6,7 +6,7 @@ use std::time::Duration;
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId};
 
 use crate::gc::{ExpectedDeath, VictimPolicy};
-use crate::types::Stream;
+use crate::types::{Stream, Unread};
 
 /// Parameters of a format. Written to the superzone; fixed from then on.
 #[derive(Clone, Debug, Default)]
@@ -149,9 +149,10 @@ pub struct Options {
     /// Recovery ignores marks, and scans zones from their heads and not from the end of the checkpoint's index; as
     /// SMRstore does.
     pub scan_whole_zones: bool,
-    /// Recovery gives up what it cannot read: it is lost, and told of, as if it had rotted, and no later opening looks for it (CS-REC-9). For one
-    /// opening, by someone who knows that the drive will not get better.
-    pub accept_loss: bool,
+    /// Places that an earlier opening could not read ([`RecoveryReport::unread`](crate::RecoveryReport::unread)) and whose loss is accepted. If
+    /// recovery can read all but these, it gives them up: they are lost, and told of, as if they had rotted, and no later opening looks for them
+    /// (CS-REC-9). If it cannot, it gives up nothing. For one opening, by someone who knows that the drive will not get better.
+    pub accept_loss: Vec<Unread>,
     /// Recovery reads the heads of all zones first, as it must if metazones may be anywhere: the layout that SMRstore's
     /// authors abandoned (section 6.4). For experiments.
     pub read_all_heads: bool,
@@ -182,7 +183,7 @@ impl Default for Options {
             mark_every: Some(256 << 20),
             recovery_depth: 32,
             scan_whole_zones: false,
-            accept_loss: false,
+            accept_loss: Vec::new(),
             read_all_heads: false,
             background: true,
             hollow: false,

@@ -53,4 +53,4 @@ pub use recovery::{Damage, RecoveryReport, StepReport};
 pub use shingle_base::ChunkId;
 pub use stats::{Counters, Forecast};
 pub use store::ChunkStore;
-pub use types::{ChunkStat, StoreStat, Stream, ZoneStat, ZoneStatus};
+pub use types::{ChunkStat, StoreStat, Stream, Unread, ZoneStat, ZoneStatus};

@@ -69,6 +69,7 @@ impl Engine {
             live_bytes: bytes(sums.live),
             garbage_bytes: bytes(garbage),
             free_bytes: bytes(free),
+            host_full: self.host.is_full(),
         }
     }
 }

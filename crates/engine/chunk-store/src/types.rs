@@ -56,6 +56,26 @@ impl FromStr for Stream {
     }
 }
 
+/// Blocks that an opening could not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Their zone.
+    pub zone: ZoneId,
+    /// The zone's generation: after a reset it holds other records.
+    pub epoch: u64,
+    /// The first of them, from the zone's start.
+    pub from: u32,
+    /// The first behind them.
+    pub to: u32,
+}
+
+impl Unread {
+    /// True if `other` lies in it.
+    pub(crate) fn has(&self, other: &Self) -> bool {
+        (self.zone, self.epoch) == (other.zone, other.epoch) && self.from <= other.from && other.to <= self.to
+    }
+}
+
 /// Status of a data zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneStatus {
@@ -116,6 +136,8 @@ pub struct StoreStat {
     pub chunks: u64,
     /// Appends that are waiting or being written now: how busy the drive is.
     pub queued_appends: u64,
+    /// The file system that holds the drive was full at the last write: writes are refused until there is room.
+    pub host_full: bool,
 }
 
 /// A data zone, for experiments and maps.

@@ -44,7 +44,7 @@ pub use client::ObjectStoreClient;
 pub use engine::run::ObjectEngine;
 pub use gc::Emptied;
 pub use index::{FjallIndex, Index, IndexError, IndexErrorKind, MemoryIndex};
-pub use options::{BackupOptions, Drive, GcOptions, Options};
+pub use options::{BackupOptions, Drive, GcOptions, Options, Place};
 pub use records::{FileRecord, Location, Position};
 pub use recovery::{Damage, IndexOrigin, OpenReport, Progress, ProgressFn};
 pub use stats::ObjectStats;

@@ -1,6 +1,6 @@
 //! Options of a store.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,26 @@ pub struct Drive {
     pub store: StoreId,
     /// Its chunk store could not read all when it was opened: open chunks may be longer than they seem now.
     pub hides: bool,
+}
+
+/// A stretch of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: u64,
+    /// The chunk in the file.
+    pub ordinal: u32,
+    /// First byte, in the chunk.
+    pub from: u64,
+    /// First byte after it.
+    pub to: u64,
+}
+
+impl Place {
+    /// True if `other` lies in it.
+    pub(crate) fn has(&self, other: &Self) -> bool {
+        (self.file, self.ordinal) == (other.file, other.ordinal) && self.from <= other.from && other.to <= self.to
+    }
 }
 
 /// Options of a store. The defaults suit full drives and small emulated ones.
@@ -50,10 +70,12 @@ pub struct Options {
     pub backup: BackupOptions,
     /// Drives that the store is known to be on, whatever the index knows: one that is not there is missing.
     pub known_drives: Vec<StoreId>,
-    /// Drives of which the opening gives up the places that it cannot read, so that no later one looks at them (OS-REC-5):
+    /// The drives' names for people, where they have others than their stores.
+    pub names: BTreeMap<StoreId, String>,
+    /// Drives of which the opening gives up these places, if it cannot read them, so that no later one looks at them (OS-REC-5):
     /// [`empty_given_up`](crate::ObjectStoreClient::empty_given_up) is to empty the files that have them. For an opening by someone who
-    /// knows that the drives will not get better.
-    pub accept_loss: BTreeSet<StoreId>,
+    /// knows that the drives will not get better. What rotted on these drives goes with them.
+    pub accept_loss: BTreeMap<StoreId, Vec<Place>>,
     /// Open although drives are missing: their objects give errors, others work.
     pub allow_missing_drives: bool,
 }
@@ -91,6 +113,16 @@ const WRITE_BUDGET_BYTES: u32 = 128 << 20;
 const WRITE_BUDGET_BYTES_EACH: u32 = 4 << 20;
 
 impl Options {
+    /// A drive's name for people.
+    pub(crate) fn name_of(&self, store: StoreId) -> String {
+        self.names.get(&store).cloned().unwrap_or_else(|| format!("store {store}"))
+    }
+
+    /// True if the loss of that place is accepted.
+    pub(crate) fn accepts(&self, store: StoreId, place: &Place) -> bool {
+        self.accept_loss.get(&store).into_iter().flatten().any(|shown| shown.has(place))
+    }
+
     /// The budget of writes, with so many drives.
     pub(crate) fn write_budget(&self, drives: usize) -> u32 {
         let each = u32::try_from(drives).unwrap_or(u32::MAX).saturating_mul(WRITE_BUDGET_BYTES_EACH);
@@ -114,7 +146,8 @@ impl Default for Options {
             gc: GcOptions::default(),
             backup: BackupOptions::default(),
             known_drives: Vec::new(),
-            accept_loss: BTreeSet::new(),
+            names: BTreeMap::new(),
+            accept_loss: BTreeMap::new(),
             allow_missing_drives: false,
         }
     }

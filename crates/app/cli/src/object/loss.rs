@@ -2,8 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use shingle_object_store::Emptied;
-use shingle_server::{Offline, Unread};
+use shingle_server::{GivenUp, Offline, Unread};
 
 use super::directory::{Directory, not_run, with_objects};
 use crate::confirm::confirm;
@@ -30,15 +29,11 @@ impl AcceptLoss {
             Ok((objects, unread))
         })?;
         if unread.places.is_empty() {
-            self.tell(&unread, &Emptied::default());
+            self.tell(&unread, &GivenUp::default());
             return Ok(());
         }
         if !self.directory.json {
-            unread.places.iter().take(PLACES_MAX).for_each(|place| say!("cannot be read: {place}"));
-            let more = unread.places.len().saturating_sub(PLACES_MAX);
-            if more > 0 {
-                say!("and {}", counted(more as u64, "more place"));
-            }
+            tell_places("cannot be read", &unread.places);
         }
         confirm(
             self.yes,
@@ -47,29 +42,36 @@ impl AcceptLoss {
         )?;
         let of = unread.clone();
         let run = |rt| async move {
-            let (objects, emptied) = Offline::accept_loss(&rt, &config, &of).await?;
+            let (objects, given_up) = Offline::accept_loss(&rt, &config, &of).await?;
             objects.close().await;
-            Ok::<_, Failure>(emptied)
+            Ok::<_, Failure>(given_up)
         };
-        let emptied = shingle_runtime::real::run(run)?.map_err(not_run)?;
-        self.tell(&unread, &emptied);
-        if emptied.kept.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+        let given_up = shingle_runtime::real::run(run)?.map_err(not_run)?;
+        self.tell(&unread, &given_up);
+        let all = given_up.left.is_empty() && given_up.emptied.kept.is_empty();
+        if all { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }
 
-    fn tell(&self, unread: &Unread, emptied: &Emptied) {
+    fn tell(&self, unread: &Unread, given_up: &GivenUp) {
+        let GivenUp { places, emptied, left } = given_up;
         if self.directory.json {
             say!(
                 "{}",
-                json!({ "given_up": unread.places, "emptied_files": emptied.files, "kept_files": emptied.kept,
-                        "missing_drives": unread.missing })
+                json!({ "given_up": places, "not_given_up": left, "emptied_files": emptied.files,
+                        "kept_files": emptied.kept, "missing_drives": unread.missing })
             );
             return;
         }
-        match unread.places.len() {
-            0 => say!("nothing to give up: the drives that are there gave all that they hold"),
-            places => {
-                say!("{} given up, {} rewritten", counted(places as u64, "place"), counted(emptied.files, "file"))
-            }
+        if places.is_empty() && left.is_empty() {
+            say!("nothing to give up: the drives that are there gave all that they hold");
+        } else {
+            say!("{} given up, {} rewritten", counted(places.len() as u64, "place"), counted(emptied.files, "file"));
+        }
+        tell_places("not given up", left);
+        if !left.is_empty() {
+            say!(
+                "a place that was not shown before cannot be read now; repeat this command to see it and to give it up, too"
+            );
         }
         for file in &emptied.kept {
             say!(
@@ -77,8 +79,16 @@ impl AcceptLoss {
                  again, then repeat this command"
             );
         }
-        for store in &unread.missing {
-            say!("the drive with store {store} is missing: until it is back, space of deleted objects is kept for it");
+        for drive in &unread.missing {
+            say!("{drive} is missing: until it is back, space of deleted objects is kept for it");
         }
+    }
+}
+
+fn tell_places(what: &str, places: &[String]) {
+    places.iter().take(PLACES_MAX).for_each(|place| say!("{what}: {place}"));
+    let more = places.len().saturating_sub(PLACES_MAX);
+    if more > 0 {
+        say!("{what}: {}", counted(more as u64, "more place"));
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use shingle_base::StoreId;
 use shingle_chunk_store::{
-    ChunkClient, ChunkStore, Counters, Damage, FormatOptions, GcStatus, Landing, Options, RecoveryReport, StoreStat,
+    ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Landing, Options, RecoveryReport, StoreStat, Unread,
 };
 use shingle_record::SuperblockError;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
-use shingle_zoned_linux::OpenOptions;
+use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
 
 use super::{thread, waiting};
@@ -48,11 +48,11 @@ pub(crate) struct DriveView {
 /// A drive whose owner runs.
 pub(crate) struct Drive {
     pub(crate) path: PathBuf,
+    /// For people: its path, and another name that its configuration has not.
+    pub(crate) name: String,
     pub(crate) store: StoreId,
-    /// Its store could not read all when it was opened.
-    pub(crate) hides: bool,
-    /// Losses that its store told of.
-    pub(crate) damage: Vec<Damage>,
+    /// Report of opening its store.
+    pub(crate) report: RecoveryReport,
     /// Dropped when the object store has it: the owner ends with its last client.
     pub(crate) client: Option<ChunkClient>,
     pub(crate) sample: Arc<Mutex<Sample>>,
@@ -83,8 +83,8 @@ pub(crate) struct Manner {
     pub(crate) health: Health,
     /// Its part of the memory that all drives may use together.
     pub(crate) memory: u64,
-    /// Its store gives up the places that it cannot read.
-    pub(crate) accept_loss: bool,
+    /// Its store gives up these places, if it can read all others.
+    pub(crate) accept_loss: Vec<Unread>,
 }
 
 /// Options of a drive's store with that much memory: that much in the landing log, and a quarter as much for buffers.
@@ -98,9 +98,9 @@ fn options(memory: u64) -> Options {
 
 /// The owner's report once the store is open.
 struct Opened {
+    name: String,
     store: StoreId,
-    hides: bool,
-    damage: Vec<Damage>,
+    report: RecoveryReport,
     client: ChunkClient,
     sample: Arc<Mutex<Sample>>,
 }
@@ -127,8 +127,8 @@ pub(crate) async fn start(config: DriveConfig, number: usize, manner: Manner) ->
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
-    let Opened { store, hides, damage, client, sample } = told.await.map_err(lost)??;
-    Ok(Drive { path, store, hides, damage, client: Some(client), sample, gauges, ended })
+    let Opened { name, store, report, client, sample } = told.await.map_err(lost)??;
+    Ok(Drive { path, name, store, report, client: Some(client), sample, gauges, ended })
 }
 
 async fn own(
@@ -139,14 +139,13 @@ async fn own(
     tell: oneshot::Sender<Result<Opened>>,
 ) {
     let path = config.path.clone();
-    let (store, report) = match open(&runtime, config, &manner, &gauges).await {
-        Ok((store, report)) => (Rc::new(store), report),
+    let (name, store, report) = match open(&runtime, config, &manner, &gauges).await {
+        Ok((name, store, report)) => (name, Rc::new(store), report),
         Err(error) => return drop(tell.send(Err(error))),
     };
     let (client, requests) = ChunkClient::channel(QUEUE_DEPTH);
     let sample = Arc::new(Mutex::new(look(&store)));
-    let RecoveryReport { hidden: hides, damage, .. } = report;
-    let opened = Opened { store: store.id(), hides, damage, client, sample: sample.clone() };
+    let opened = Opened { name, store: store.id(), report, client, sample: sample.clone() };
     if tell.send(Ok(opened)).is_err() {
         return;
     }
@@ -169,21 +168,22 @@ fn look(store: &ChunkStore) -> Sample {
     Sample { space: store.store_stat(), counters: store.counters(), gc: store.gc_status() }
 }
 
-/// Opens a drive's store.
+/// Opens a drive's store, and finds the drive's name for people.
 async fn open(
     runtime: &Runtime,
     config: DriveConfig,
     manner: &Manner,
     gauges: &Arc<Gauges>,
-) -> Result<(ChunkStore, RecoveryReport)> {
+) -> Result<(String, ChunkStore, RecoveryReport)> {
     let Manner { ours, wait, blank, health, memory, accept_loss } = manner;
-    let options = Options { accept_loss: *accept_loss, ..options(*memory) };
+    let options = Options { accept_loss: accept_loss.clone(), ..options(*memory) };
     let (path, blank) = (&config.path, *blank);
     let name = DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error))?;
     let node = waiting::find(runtime, &name, *wait, health).await?.unwrap_or_else(|| path.clone());
     if node != *path {
         tracing::info!(drive = %name, node = %node.display(), "found");
     }
+    let called = inventory::called(&System::host(), &name, &node);
     let device = gauges.count(runtime, open_device(runtime, &DriveConfig { path: node, ..config.clone() }, blank)?);
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
@@ -212,9 +212,9 @@ async fn open(
         opened => opened.map_err(failed)?,
     };
     for damage in &report.damage {
-        tracing::error!(drive = %path.display(), chunk = ?damage.chunk, zone = ?damage.zone, "{}", damage.what);
+        tracing::error!(drive = called, "damage: {damage}");
     }
-    Ok((store, report))
+    Ok((called, store, report))
 }
 
 fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error {
@@ -238,12 +238,12 @@ fn is_blank(error: &shingle_chunk_store::Error) -> bool {
 
 fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<Rc<dyn ZonedDevice>> {
     let path: &Path = &config.path;
+    if blank == Blank::Leave && !path.exists() {
+        return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive is not there", path.display())));
+    }
     if let Some(shape) = &config.create
         && !path.exists()
     {
-        if blank == Blank::Leave {
-            return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive is not there", path.display())));
-        }
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
         }

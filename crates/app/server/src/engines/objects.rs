@@ -135,8 +135,7 @@ pub(crate) fn log_report(report: &OpenReport) {
         tracing::error!("the drive with store {store} is missing: its objects give errors until it is back");
     }
     for damage in &report.damage {
-        let shingle_object_store::Damage { store, file, ordinal, from, to, why, again: _ } = damage;
-        tracing::error!(%store, file, ordinal, from, to, "damage: {why}");
+        tracing::error!("damage: {damage}");
     }
     if report.incomplete {
         tracing::warn!(

@@ -2,14 +2,15 @@
 //!
 //! **Owns** SV-SRV-2, with `drive`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use shingle_base::StoreId;
-use shingle_object_store::{Drive as ObjectDrive, Options as ObjectOptions};
+use shingle_chunk_store::Unread;
+use shingle_object_store::{Drive as ObjectDrive, Options as ObjectOptions, Place};
 use shingle_runtime::memory::Memory;
 
 use crate::config::Config;
@@ -40,8 +41,17 @@ pub(crate) enum Purpose {
     /// To look after the objects: no drive is made, and no background work runs, which a check would take for damage.
     /// With `rebuild` the index is made again from the drives: `Some(true)` begins with its newest backup.
     Inspect { rebuild: Option<bool> },
-    /// As to inspect, and these drives' stores give up what they cannot read.
-    AcceptLoss { drives: BTreeSet<StoreId>, paths: BTreeSet<PathBuf> },
+    /// As to inspect, and these places are given up.
+    AcceptLoss(Shown),
+}
+
+/// Places that drives did not give, as somebody was shown them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Of files, by the drives' stores.
+    pub(crate) places: BTreeMap<StoreId, Vec<Place>>,
+    /// Of zones, by the drives' paths.
+    pub(crate) blocks: BTreeMap<PathBuf, Vec<Unread>>,
 }
 
 impl Purpose {
@@ -50,15 +60,15 @@ impl Purpose {
             ObjectOptions { allow_missing_drives: config.allow_missing_drives, ..ObjectOptions::default() };
         let background = *self == Self::Serve;
         (options.gc.enabled, options.backup.enabled) = (background, background);
-        if let Self::AcceptLoss { drives, .. } = self {
-            options.accept_loss.clone_from(drives);
+        if let Self::AcceptLoss(shown) = self {
+            options.accept_loss.clone_from(&shown.places);
         }
         options
     }
 
     fn rebuild(&self) -> Option<bool> {
         match self {
-            Self::Serve | Self::AcceptLoss { .. } => None,
+            Self::Serve | Self::AcceptLoss(_) => None,
             Self::Inspect { rebuild } => *rebuild,
         }
     }
@@ -92,10 +102,12 @@ pub(crate) async fn open(
         .iter_mut()
         .filter_map(|drive| {
             let client = drive.client.take()?;
-            Some(ObjectDrive { client, store: drive.store, hides: drive.hides })
+            Some(ObjectDrive { client, store: drive.store, hides: drive.report.hidden })
         })
         .collect();
     let known_drives = directory.drives().iter().map(|known| known.store).collect();
+    let names = directory.drives().iter().map(|known| (known.store, known.path.display().to_string()));
+    let names = names.chain(drives.iter().map(|drive| (drive.store, drive.name.clone()))).collect();
     let missing: Vec<_> = directory.drives().iter().filter(|known| !is_open(drives, known)).collect();
     let away = missing.iter().filter_map(|known| Some((named(known), DriveName::of_path(&known.path).ok()?)));
     health.opened_without(missing.iter().map(|known| named(known)));
@@ -103,7 +115,7 @@ pub(crate) async fn open(
         index: directory.path().join("index"),
         index_cache_bytes: config.index_cache,
         drives: object_drives,
-        options: ObjectOptions { known_drives, memory, ..purpose.options(config) },
+        options: ObjectOptions { known_drives, names, memory, ..purpose.options(config) },
         rebuild: purpose.rebuild(),
         health: health.clone(),
         away: away.collect(),
@@ -142,12 +154,15 @@ async fn start_drives(
     let ours: Vec<_> = directory.drives().iter().map(|known| known.store).collect();
     let start = |number: usize, blank| {
         let config = configured[number].clone();
-        // An absent drive that was here once, or that cannot be made, is missing. (SV-WAIT-1)
+        // An absent drive that was here once, or that cannot be made, is missing: it is waited for, once. (SV-WAIT-1)
         let known = directory.drives().iter().any(|known| known.path == config.path);
-        let waits = *purpose == Purpose::Serve && (known || config.create.is_none());
+        let waits = *purpose == Purpose::Serve && blank == Blank::Leave && (known || config.create.is_none());
         let (ours, health) = (ours.clone(), health.clone());
         let wait = wait.filter(|_| waits);
-        let accept_loss = matches!(purpose, Purpose::AcceptLoss { paths, .. } if paths.contains(&config.path));
+        let accept_loss = match purpose {
+            Purpose::AcceptLoss(shown) => shown.blocks.get(&config.path).cloned().unwrap_or_default(),
+            _ => Vec::new(),
+        };
         drive::start(config, number, Manner { ours, wait, blank, health, memory, accept_loss })
     };
     let mut unmade = Vec::new();
@@ -180,7 +195,7 @@ async fn start_drives(
         } else if *purpose == Purpose::Serve {
             drives.push(start(number, Blank::Make).await?);
         } else {
-            let message = format!("{error}; `shingle serve` makes drives and stores, commands that only look do not");
+            let message = format!("{error}; commands that only look make no drives and no stores");
             return Err(Error::new(ErrorKind::NotMade, message));
         }
     }
@@ -192,7 +207,7 @@ fn is_open(drives: &[Drive], known: &KnownDrive) -> bool {
 }
 
 /// Name of a drive for people.
-fn named(known: &KnownDrive) -> String {
+pub(crate) fn named(known: &KnownDrive) -> String {
     format!("{} (store {})", known.path.display(), known.store)
 }
 
@@ -210,7 +225,7 @@ fn are_no_copies(drives: &[Drive]) -> Result<()> {
 /// Error about missing drives that this data directory has used.
 fn away(directory: &DataDir, absent: &[&KnownDrive], unmade: Option<&Error>) -> Error {
     let names: Vec<_> = absent.iter().map(|known| named(known)).collect();
-    let unmade = unmade.map(|error| format!("{error}, and is not made anew, since it may be one of those; "));
+    let unmade = unmade.map(|error| format!("{error} (nothing is made in its place, since it may be one of those); "));
     Error::new(
         ErrorKind::Drive,
         format!(

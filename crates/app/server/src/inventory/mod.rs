@@ -62,6 +62,18 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
     Ok(of_drive(runtime, drive).await)
 }
 
+/// A drive as messages name it: as the configuration does, and by the serial number that is on its label, or by its present node.
+pub fn called(system: &System, name: &DriveName, node: &Path) -> String {
+    let serial = || system.describe(node).ok()?.serial;
+    match name {
+        DriveName::Path(path) => match serial() {
+            Some(serial) => format!("{} (serial {})", path.display(), serial.trim()),
+            None => path.display().to_string(),
+        },
+        other => format!("{other} ({})", node.display()),
+    }
+}
+
 /// Contents of an open drive.
 pub async fn content(device: &Rc<dyn ZonedDevice>) -> Content {
     content::of_zones(device).await

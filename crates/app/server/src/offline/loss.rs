@@ -1,14 +1,10 @@
 //! Places that the drives of an object store did not give when it was opened, and giving them up.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-
-use shingle_base::StoreId;
 use shingle_object_store::Emptied;
 use shingle_runtime::Runtime;
 
 use crate::config::Config;
-use crate::engines::opening::Purpose;
+use crate::engines::opening::{Purpose, Shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::offline::opened::Offline;
 
@@ -17,11 +13,20 @@ use crate::offline::opened::Offline;
 pub struct Unread {
     /// Places that a drive did not give, in words.
     pub places: Vec<String>,
-    /// Drives that are away, by the ids of their stores.
+    /// Drives that are away, in words.
     pub missing: Vec<String>,
-    /// The drives of the places: their stores, and their paths.
-    drives: BTreeSet<StoreId>,
-    paths: BTreeSet<PathBuf>,
+    shown: Shown,
+}
+
+/// Result of accepting a loss.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Places that were given up, in words.
+    pub places: Vec<String>,
+    /// What became of their files.
+    pub emptied: Emptied,
+    /// Places that are left: they could be read when the others were shown, or lie on a drive of which such a place does.
+    pub left: Vec<String>,
 }
 
 impl Offline {
@@ -31,44 +36,54 @@ impl Offline {
     /// `Config` if there are arrays only.
     pub fn unread(&self) -> Result<Unread> {
         let report = self.report()?;
-        let missing = report.missing_drives.iter().map(ToString::to_string).collect();
-        let mut unread = Unread { missing, ..Unread::default() };
+        let mut unread = Unread { missing: self.missing()?, ..Unread::default() };
         for drive in self.drives() {
-            let mut places = Vec::new();
-            if drive.hides {
-                places.extend(drive.damage.iter().map(|damage| format!("{}: {damage}", drive.path.display())));
+            let mut words = Vec::new();
+            if drive.report.hidden {
+                words.extend(drive.report.damage.iter().map(|damage| format!("{}: {damage}", drive.name)));
             }
             let of_drive = report.damage.iter().filter(|damage| damage.again && damage.store == drive.store);
-            places.extend(of_drive.map(ToString::to_string));
-            if !places.is_empty() {
-                unread.places.extend(places);
-                unread.drives.insert(drive.store);
-                unread.paths.insert(drive.path.clone());
+            let (places, of_files): (Vec<_>, Vec<_>) =
+                of_drive.map(|damage| (damage.place, damage.to_string())).unzip();
+            words.extend(of_files);
+            if !words.is_empty() {
+                unread.places.extend(words);
+                unread.shown.places.insert(drive.store, places);
+                unread.shown.blocks.insert(drive.path.clone(), drive.report.unread.clone());
             }
         }
         Ok(unread)
     }
 
-    /// Opens the objects, and gives up what the drives of `unread` do not give: it is lost from then on, and no later opening looks for it
-    /// (CS-REC-9, OS-REC-5). Other drives that fail meanwhile keep what they have. A power cut leaves it accepted or not; then it can be
-    /// done again.
+    /// Opens the objects, and gives up what `unread` shows and the drives do not give: it is lost from then on, and no later opening looks for it
+    /// (CS-REC-9, OS-REC-5). A drive with other blocks that cannot be read keeps all that it has, and so does a file with other such places. A
+    /// power cut leaves it accepted or not; then it can be done again.
     ///
     /// # Errors
     /// As [`Offline::open`]; `Store` if there is no room for copies, or a drive fails.
-    pub async fn accept_loss(rt: &Runtime, config: &Config, unread: &Unread) -> Result<(Self, Emptied)> {
-        let purpose = Purpose::AcceptLoss { drives: unread.drives.clone(), paths: unread.paths.clone() };
-        let objects = Self::open_for(rt, config, &purpose).await?;
-        let failed = |error: shingle_store_api::StoreError| Error::new(ErrorKind::Store, error.message);
-        let emptied = match objects.client() {
-            Some(client) => client.empty_given_up().await.map_err(failed),
-            None => objects.report().map(|_| Emptied::default()),
-        };
-        match emptied {
-            Ok(emptied) => Ok((objects, emptied)),
+    pub async fn accept_loss(rt: &Runtime, config: &Config, unread: &Unread) -> Result<(Self, GivenUp)> {
+        let objects = Self::open_for(rt, config, &Purpose::AcceptLoss(unread.shown.clone())).await?;
+        match objects.give_up().await {
+            Ok(given_up) => Ok((objects, given_up)),
             Err(error) => {
                 objects.close().await;
                 Err(error)
             }
         }
+    }
+
+    /// Empties the files of which something was given up.
+    async fn give_up(&self) -> Result<GivenUp> {
+        let report = self.report()?;
+        let of_zones = self.drives().iter().filter(|drive| drive.report.accepted);
+        let of_zones =
+            of_zones.flat_map(|drive| drive.report.damage.iter().map(|damage| format!("{}: {damage}", drive.name)));
+        let places = of_zones.chain(report.given_up.iter().map(ToString::to_string)).collect();
+        let failed = |error: shingle_store_api::StoreError| Error::new(ErrorKind::Store, error.message);
+        let emptied = match self.client() {
+            Some(client) => client.empty_given_up().await.map_err(failed)?,
+            None => Emptied::default(),
+        };
+        Ok(GivenUp { places, emptied, left: self.unread()?.places })
     }
 }

@@ -8,7 +8,7 @@ use shingle_array_objects::{NAMING, survey};
 use shingle_array_store::{
     ArrayDrive, ArrayStore, CheckOptions, CheckReport as ArrayReport, IndexPlace, Options, Stats, check,
 };
-use shingle_base::ByteSize;
+use shingle_base::{ByteSize, StoreId};
 use shingle_object_store::{CheckReport, Depth, ObjectStats, ObjectStoreClient, OpenReport};
 use shingle_runtime::Runtime;
 use shingle_runtime::memory::Memory;
@@ -141,6 +141,17 @@ impl Offline {
     /// `Config` if there are arrays only.
     pub fn report(&self) -> Result<&OpenReport> {
         Ok(&self.chunks()?.report)
+    }
+
+    /// Drives that the objects know and that are not there, in words.
+    ///
+    /// # Errors
+    /// `Config` if there are arrays only.
+    pub fn missing(&self) -> Result<Vec<String>> {
+        let known = |store: &StoreId| self.directory.drives().iter().find(|known| known.store == *store);
+        let words =
+            |store: &StoreId| known(store).map_or_else(|| format!("the drive with store {store}"), opening::named);
+        Ok(self.report()?.missing_drives.iter().map(words).collect())
     }
 
     /// Compares indexes and drives; with `full`, reads and verifies every byte. `progress` is told now and then.

@@ -14,6 +14,11 @@ impl HostRoom {
         !self.full.replace(true)
     }
 
+    /// True from a write that failed for want of room to the next that succeeds.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.get()
+    }
+
     /// A write succeeded. Returns whether that is news.
     pub(crate) fn note_room(&self) -> bool {
         self.full.replace(false)
@@ -27,7 +32,8 @@ mod tests {
     #[test]
     fn only_changes_are_news() {
         let room = HostRoom::default();
-        assert_eq!([room.note_room(), room.note_full(), room.note_full()], [false, true, false]);
+        assert_eq!([room.note_room(), room.is_full(), room.note_full(), room.note_full()], [false, false, true, false]);
+        assert!(room.is_full());
         assert_eq!([room.note_room(), room.note_room(), room.note_full()], [true, false, true]);
     }
 }

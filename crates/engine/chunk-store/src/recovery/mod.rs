@@ -30,8 +30,9 @@
 //! - CS-REC-9: an opening that accepts a loss judges as any other does, and is the last to look at what it could not read: once it has
 //!   answered, the zone table says that the index has all of those zones, also after a power cut. A chunk then ends, or has a hole, where
 //!   that opening found it to, and its zones are reset when nothing in them lives. Cut before that, it has decided nothing;
-//!   cut after it, it has told nobody, so that its caller had better look first.
-//!   `an_accepted_loss_is_looked_for_by_no_later_opening`.
+//!   cut after it, it has told nobody, so that its caller had better look first. It accepts the places that its caller names: if it cannot read
+//!   any other, it is an opening that accepts nothing.
+//!   `an_accepted_loss_is_looked_for_by_no_later_opening`, `a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted`.
 //! - CS-REC-6: what recovery found is durable before anybody hears of it.
 //! - CS-REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
 //!   calls garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal
@@ -74,8 +75,7 @@ use crate::format::{CheckpointPart, ENGINE, JournalEntry, Mark, Superblock, VERS
 use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
 use crate::store::ChunkStore;
-use crate::types::Stream;
-use crate::types::ZoneStatus;
+use crate::types::{Stream, Unread, ZoneStatus};
 
 /// Zones asked for at once.
 const REPORT_ZONES: u32 = 8192;
@@ -204,8 +204,10 @@ pub(crate) async fn recover(
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
     let mut zones = scan(&context, &layout, &mut loading, &mut report).await?;
     report.hidden |= loading.unread;
+    let shown = |place: &Unread| options.accept_loss.iter().any(|shown| shown.has(place));
+    let accepts = !options.accept_loss.is_empty() && report.unread.iter().all(shown);
     // Nothing will be read later: a record that is torn for good need make room for nothing.
-    loading.unread &= !options.accept_loss;
+    loading.unread &= !accepts;
     let chunks = loading.finish(&mut report.damage);
     report.hidden |= chunks.hidden;
     for zone in &mut zones {
@@ -215,7 +217,7 @@ pub(crate) async fn recover(
     if report.hidden {
         sequence.raise(sequence.last() + HIDDEN_MAX);
     }
-    if options.accept_loss {
+    if accepts {
         zones.iter_mut().for_each(FoundZone::accept_loss);
         (report.accepted, report.hidden) = (report.hidden, false);
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use shingle_base::{ByteSize, ChunkId, ZoneId};
 
+use crate::types::Unread;
+
 /// One of the four steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
@@ -70,6 +72,8 @@ pub struct RecoveryReport {
     pub hidden: bool,
     /// It would be hidden, but this opening gave it up ([`accept_loss`](crate::Options::accept_loss)): `damage` says what.
     pub accepted: bool,
+    /// The blocks that could not be read, of zones that had to be.
+    pub unread: Vec<Unread>,
 }
 
 impl fmt::Display for RecoveryReport {

@@ -14,8 +14,7 @@ use crate::index::Located;
 use crate::recovery::chunks::Loading;
 use crate::recovery::found::{Found, Trust};
 use crate::recovery::report::{Damage, RecoveryReport, StepReport};
-use crate::types::Stream;
-use crate::types::ZoneStatus;
+use crate::types::{Stream, Unread, ZoneStatus};
 
 /// A data zone as recovery found it.
 #[derive(Clone, Debug)]
@@ -55,6 +54,10 @@ impl FoundZone {
         if self.status.is_ended() {
             self.indexed_to = self.indexed_to.max(self.written);
         }
+    }
+
+    fn unread(&self, from: u32, to: u32) -> Unread {
+        Unread { zone: self.zone, epoch: self.epoch, from, to }
     }
 
     /// CS-ZONE-4.
@@ -106,7 +109,9 @@ pub(crate) struct ZoneScan {
     step: StepReport,
     torn: bool,
     /// Blocks of it could not be read, in which there may be records.
-    unread: bool,
+    hides: bool,
+    /// These, and blocks of records that were found.
+    unread: Vec<Unread>,
     damage: Vec<Damage>,
 }
 
@@ -121,7 +126,8 @@ impl ZoneScan {
         report.scan.found += self.step.found;
         report.torn.extend(self.torn.then_some(self.found.zone));
         report.damage.extend(self.damage);
-        loading.unread |= self.unread;
+        report.unread.extend(self.unread);
+        loading.unread |= self.hides;
         report.hidden |= self.found.lost;
         self.found
     }
@@ -154,7 +160,8 @@ impl ScanContext<'_> {
             active: info.state.is_active(),
         };
         let (records, damage) = (Vec::new(), Vec::new());
-        let mut scan = ZoneScan { found, records, step: StepReport::default(), torn: false, unread: false, damage };
+        let (step, unread) = (StepReport::default(), Vec::new());
+        let mut scan = ZoneScan { found, records, step, torn: false, hides: false, unread, damage };
         match info.state {
             ZoneState::Offline => {
                 (scan.found.status, scan.found.reusable) = (ZoneStatus::Offline, false);
@@ -162,6 +169,7 @@ impl ScanContext<'_> {
                 let covered = |entry: &ZoneEntry| entry.status == ZoneStatus::Garbage || entry.is_whole();
                 if let Some(entry) = known.filter(|entry| !covered(entry)) {
                     (scan.found.lost, scan.found.written) = (true, entry.written.max(indexed_to + 1));
+                    scan.unread.push(scan.found.unread(indexed_to, scan.found.written));
                     let what = format!("the zone is offline, and records behind block {indexed_to} are lost");
                     scan.damage.push(Damage { chunk: None, zone: Some(zone), what });
                 }
@@ -310,7 +318,8 @@ impl ScanContext<'_> {
                         // (CS-ZONE-3).
                         found.indexed_to = found.indexed_to.min(from);
                         found.undecided.push((from, to));
-                        scan.unread = true;
+                        scan.hides = true;
+                        scan.unread.push(found.unread(from, to));
                     }
                     let what = format!("blocks {from} to {to} {}, and records in them are lost", bad(unreadable));
                     scan.damage.push(Damage { chunk: None, zone: Some(found.zone), what });
@@ -321,6 +330,10 @@ impl ScanContext<'_> {
                     let info = DataInfo::decode(&header.info);
                     let block = header.place.block;
                     let unreadable = bad.is_some_and(|(_, unreadable)| unreadable);
+                    if let Some((bytes, true)) = bad {
+                        let (from, to) = blocks_of(&header, info.offset, bytes);
+                        scan.unread.push(found.unread(from, to));
+                    }
                     // One behind a tear may have been whole when an earlier opening took it in.
                     let proven = block < durable || unreadable || !torn && !last && !subsets;
                     let trust = match (bad, torn) {
@@ -392,6 +405,13 @@ fn bad_bytes(header: &Header, bytes: &[u8], is_unreadable: impl Fn(u32, u32) -> 
     }
     let (first, end) = range?;
     Some(((info.offset.saturating_add(first), info.offset.saturating_add(end)), unreadable))
+}
+
+/// The blocks of a zone that have bytes `from` to `to` of a record's chunk, where the record begins at `offset`.
+fn blocks_of(header: &Header, offset: u32, (from, to): (u32, u32)) -> (u32, u32) {
+    let plan = SlicePlan::new(header.length, from.saturating_sub(offset), to.saturating_sub(from));
+    let first = header.place.block + plan.first_block().0 as u32;
+    (first, first + plan.blocks().0 as u32)
 }
 
 #[cfg(test)]

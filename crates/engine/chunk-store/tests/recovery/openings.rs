@@ -194,13 +194,13 @@ impl Run {
     }
 }
 
-/// Opens a drive, at times with the power cut inside of it first.
+/// Opens a drive, at times with the power cut inside of it first. If it `accepts`, then what a look at the drive as it is could not read.
 async fn opened(
     rt: &Runtime,
     medium: &MemoryDevice,
     options: &Options,
     run: &mut Run,
-    faulty: bool,
+    (faulty, accepts): (bool, bool),
 ) -> (SimDevice, ChunkStore, RecoveryReport) {
     let mut medium = medium.snapshot();
     loop {
@@ -211,7 +211,13 @@ async fn opened(
             device.medium().heal();
         }
         let cuts = device.cut_at_every_command(run.random.number(), survival(device.geometry()));
-        let (store, report) = ChunkStore::open(rt, Rc::new(device.clone()), options.clone()).await.unwrap();
+        let mut options = options.clone();
+        if accepts {
+            let look = SimDevice::new(rt, &device.crash_image(0));
+            let (_, seen) = ChunkStore::open(rt, Rc::new(look), options.clone()).await.unwrap();
+            options.accept_loss = seen.unread;
+        }
+        let (store, report) = ChunkStore::open(rt, Rc::new(device.clone()), options).await.unwrap();
         let mut cuts = cuts.take();
         device.on_command(|_, _| {});
         if !run.random.chance(0.3) {
@@ -230,12 +236,12 @@ fn chain(seed: u64, accepts: bool, met: &mut Met) {
     let mut run = Run { seed, random, known: BTreeMap::new(), next: 0, met: Met::default() };
     for life in 0..8 {
         let faulty = life % 2 == 1 || life == 4;
-        let accept_loss = accepts && apart.chance(0.2);
-        let options = Options { accept_loss, ..options(&mut run.random) };
+        let accepts = accepts && apart.chance(0.2);
+        let options = options(&mut run.random);
         let context = format!("seed {seed}, life {life}");
         (run, medium) = Sim::new(seed * 100 + life).run(move |rt| async move {
-            let (device, store, report) = opened(&rt, &medium, &options, &mut run, faulty).await;
-            run.look(&store, &report, faulty, accept_loss, &context).await;
+            let (device, store, report) = opened(&rt, &medium, &options, &mut run, (faulty, accepts)).await;
+            run.look(&store, &report, faulty, accepts, &context).await;
             let steps = run.random.below(25);
             run.work(&rt, &store, steps, &context).await;
             // Appends are under way when the power fails, several in one write.
@@ -274,7 +280,7 @@ fn chain(seed: u64, accepts: bool, met: &mut Met) {
     // All can be read: nothing that was acknowledged is missing, and nothing else is there.
     let context = format!("seed {seed}, at last");
     let run = Sim::new(seed).run(move |rt| async move {
-        let (_, store, report) = opened(&rt, &medium, &Options::default(), &mut run, false).await;
+        let (_, store, report) = opened(&rt, &medium, &Options::default(), &mut run, (false, false)).await;
         run.look(&store, &report, false, false, &context).await;
         run
     });

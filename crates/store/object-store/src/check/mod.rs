@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shingle_base::printable;
+use shingle_base::{StoreId, printable};
 use shingle_runtime::Rests;
 use shingle_store_api::StoreResult;
 
@@ -200,7 +200,7 @@ impl Check {
                 Some(_) => break wrong,
             }
         };
-        let place = format!("{} in file {}: {wrong}", readable(space, key), location.file);
+        let place = format!("{} in {}: {wrong}", readable(space, key), self.file(location.file));
         let problems = &mut self.problems;
         match space {
             Space::Objects => {
@@ -220,17 +220,25 @@ impl Check {
         Ok(())
     }
 
+    /// A file, and the drive that it is on.
+    fn file(&self, number: u64) -> String {
+        match self.core.files.borrow().get(number) {
+            Some(file) => format!("file {number} of {}", self.core.options.name_of(StoreId(file.record.store))),
+            None => format!("file {number}"),
+        }
+    }
+
     /// Reason why no entry can lie there, if there is one.
     fn wrong(&self, location: &Location) -> Option<String> {
         let files = self.core.files.borrow();
         match files.get(location.file) {
-            None => Some("which is not there".to_owned()),
-            Some(file) if file.drive.is_none() => Some("whose drive is missing".to_owned()),
+            None => Some("the file is not there".to_owned()),
+            Some(file) if file.drive.is_none() => Some("the drive is missing".to_owned()),
             Some(file) => {
                 let open = file.tail.filter(|tail| tail.ordinal == location.ordinal).map(|tail| tail.next);
                 match file.closed.get(&location.ordinal).map(|end| end.most()).or(open) {
-                    None => Some(format!("whose chunk {} is not there", location.ordinal)),
-                    Some(size) if size < location.end() => Some("lies beyond its chunk's end".to_owned()),
+                    None => Some(format!("its chunk {} is not there", location.ordinal)),
+                    Some(size) if size < location.end() => Some("it lies beyond its chunk's end".to_owned()),
                     Some(_) => None,
                 }
             }
@@ -329,7 +337,8 @@ impl Check {
             if self.is_unchanged(number).await {
                 let live = self.core.files.borrow().get(number).map_or(counted, |file| file.record.live_bytes);
                 if counted != live {
-                    let words = format!("file {number}: the index counts {live} live bytes, its records {counted}");
+                    let words =
+                        format!("{}: the index counts {live} live bytes, its records {counted}", self.file(number));
                     self.problems.named(words);
                 }
             }
@@ -340,7 +349,7 @@ impl Check {
                     && found != counted
                     && self.is_unchanged(number).await
                 {
-                    let words = format!("file {number}: records point to {counted} bytes, entries are {found}");
+                    let words = format!("{}: records point to {counted} bytes, entries are {found}", self.file(number));
                     self.problems.untold(words);
                 }
             }
@@ -363,7 +372,7 @@ impl Check {
             let size = match client.stat(name.id()).await {
                 Ok(stat) => stat.size,
                 Err(error) => {
-                    let problem = self.problems.at(format!("file {number}: chunk {ordinal}: {error}"));
+                    let problem = self.problems.at(format!("{}: chunk {ordinal}: {error}", self.file(number)));
                     self.hurt.place((number, ordinal), (0, u64::MAX), problem);
                     continue;
                 }
@@ -374,7 +383,7 @@ impl Check {
                 match scanner.next().await.map_err(from_chunk)? {
                     Next::End => break,
                     Next::Damage { from, to, why, .. } => {
-                        let place = format!("file {number}: chunk {ordinal}: bytes {from} to {to}: {why}");
+                        let place = format!("{}: chunk {ordinal}: bytes {from} to {to}: {why}", self.file(number));
                         let problem = self.problems.at(place);
                         self.hurt.place((number, ordinal), (from, to), problem);
                     }
@@ -401,7 +410,7 @@ impl Check {
         if let Err(error) = scanner.data(&location).await {
             let Location { file, ordinal, offset, .. } = location;
             let end = location.end();
-            let place = format!("file {file}: chunk {ordinal}: data of bytes {offset} to {end}: {error}");
+            let place = format!("{}: chunk {ordinal}: data of bytes {offset} to {end}: {error}", self.file(file));
             let problem = self.problems.at(place);
             self.hurt.place((file, ordinal), (offset, end), problem);
         }

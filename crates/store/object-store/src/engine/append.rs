@@ -120,7 +120,10 @@ impl Core {
         let others = drives.iter().enumerate().filter(|(other, _)| *other != drive);
         let middle = lateness::middle(others.filter_map(|(_, other)| other.lateness.known()));
         if drives[drive].lateness.appended(began, good, middle, self.runtime.now()) {
-            tracing::warn!(store = %drives[drive].store, "a drive appends far slower than others, which take its place for a while");
+            tracing::warn!(
+                drive = self.options.name_of(drives[drive].store),
+                "a drive appends far slower than others, which take its place for a while"
+            );
         }
     }
 
@@ -193,7 +196,11 @@ impl Core {
                 self.tell_segment_bytes();
             }
             Err(error) => {
-                tracing::warn!(%error, store = %drives[drive].store, "a chunk could not be created");
+                // Of a full host the drive tells once, and of each change.
+                if error.kind != ErrorKind::HostFull {
+                    let drive = self.options.name_of(drives[drive].store);
+                    tracing::warn!(%error, drive, "a chunk could not be created");
+                }
                 drives[drive].failed(self.runtime.now());
             }
         }
@@ -276,7 +283,7 @@ impl Core {
                 Ok(stat) => drive.set_stat(stat, now),
                 Err(error) => {
                     drive.end_refresh();
-                    tracing::warn!(%error, store = %drive.store, "a drive does not answer");
+                    tracing::warn!(%error, drive = self.options.name_of(drive.store), "a drive does not answer");
                     drive.failed(now);
                     0
                 }

@@ -80,7 +80,10 @@ impl Core {
     fn set_aside(&self, drive: usize) {
         let mut drives = self.drives.borrow_mut();
         if !drives[drive].is_silent() {
-            tracing::warn!(store = %drives[drive].store, "a drive does not answer; until it does others take its place");
+            tracing::warn!(
+                drive = self.options.name_of(drives[drive].store),
+                "a drive does not answer; until it does others take its place"
+            );
         }
         drives[drive].begin_silence();
         drop(drives);
@@ -93,7 +96,7 @@ impl Core {
         drives[drive].end_silence();
         drives[drive].answered(self.runtime.now());
         if !drives[drive].is_silent() {
-            tracing::info!(store = %drives[drive].store, "the drive answers again");
+            tracing::info!(drive = self.options.name_of(drives[drive].store), "the drive answers again");
         }
         drop(drives);
         self.changed.notify_waiters();

@@ -74,7 +74,11 @@ impl Core {
         let Some(pin) = self.direct.files.pin(number, releases) else { return Ok(None) };
         let Some(drive) = pin.file.drive else {
             let store = self.files.borrow().get(number).map_or(0, |file| file.record.store);
-            return Err(StoreError::new(StoreErrorKind::Device, format!("drive {store:016x} is missing")));
+            // Clients hear it, whom paths of the server do not concern.
+            return Err(StoreError::new(
+                StoreErrorKind::Device,
+                format!("the drive with store {store:016x} is missing"),
+            ));
         };
         let chunk = pin.file.chunk(ordinal, self.set);
         Ok(Some((self.drives.borrow()[drive].client.clone(), chunk, pin)))

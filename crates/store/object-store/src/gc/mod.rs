@@ -57,14 +57,18 @@ pub(crate) enum Effort {
 impl Core {
     /// Collects garbage on `drive`, in the background, until the engine closes.
     pub(crate) async fn run_gc(self: Rc<Self>, drive: usize) {
+        // It tries each second: the same reason is told once.
+        let mut told = None;
         loop {
             let wanted = self.gc.wanted.notified();
             if self.closing.get() || self.working().is_err() {
                 return;
             }
-            if let Err(error) = self.gc_round(drive, drive as u64, Effort::Background).await {
+            let failed = self.gc_round(drive, drive as u64, Effort::Background).await.err();
+            if let Some(error) = failed.as_ref().filter(|error| told != Some(error.kind)) {
                 tracing::warn!(%error, "object GC could not go on; it will try again");
             }
+            told = failed.map(|error| error.kind);
             *self.gc.rounds.borrow_mut().entry(drive).or_default() += 1;
             self.changed.notify_waiters();
             let pause = self.runtime.sleep(self.options.gc.interval);

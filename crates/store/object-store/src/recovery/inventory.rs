@@ -104,14 +104,12 @@ impl Inventory {
         records: &FileRecords,
         drives: &[Drive],
         options: &Options,
-        damage: &[Damage],
+        (damage, given_up): (&[Damage], &[Damage]),
         index_kept: bool,
     ) -> (Files, Vec<(u64, u32)>) {
-        let accepted = |damage: &Damage| options.accept_loss.contains(&damage.store);
-        let files_of = |is: &dyn Fn(&Damage) -> bool| -> BTreeSet<u64> {
-            damage.iter().filter(|damage| is(damage)).map(|damage| damage.file).collect()
-        };
-        let (unseen, given_up) = (files_of(&|damage| damage.again && !accepted(damage)), files_of(&accepted));
+        let unseen: BTreeSet<u64> =
+            damage.iter().filter(|damage| damage.again).map(|damage| damage.place.file).collect();
+        let given_up: BTreeSet<u64> = given_up.iter().map(|damage| damage.place.file).collect();
         let mut files = Files::default();
         let mut open: BTreeMap<(usize, Stream), usize> = BTreeMap::new();
         let mut to_close = Vec::new();
@@ -122,7 +120,7 @@ impl Inventory {
             let mut file = LogFile::new(Some(found.drive), found.stream, record);
             let last = found.chunks.keys().next_back().copied();
             file.unseen = unseen.contains(number);
-            file.given_up = given_up.contains(number);
+            file.given_up = given_up.contains(number) && !file.unseen;
             for (ordinal, chunk) in &found.chunks {
                 if Some(*ordinal) != last || chunk.sealed {
                     file.closed.insert(*ordinal, End::Sealed(chunk.size));

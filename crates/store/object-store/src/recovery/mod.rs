@@ -10,8 +10,9 @@
 //!   and no key for free: blobs, parts and graves stay, and chunks that may be longer are neither appended to nor sealed.
 //!   `what_one_opening_cannot_see_is_there_when_the_next_can`.
 //! - OS-REC-5: a loss that was accepted is final. The files that may hold entries nobody has seen are rewritten and deleted, and until
-//!   they are gone graves stay, so that nothing in them can come back: neither once it can be read again, nor with a lost index.
-//!   `what_an_accepted_loss_took_never_comes_back`.
+//!   they are gone graves stay, so that nothing in them can come back: neither once it can be read again, nor with a lost index. A place
+//!   that could be read when the others were shown is not accepted, and its file stays.
+//!   `what_an_accepted_loss_took_never_comes_back`, `a_place_that_was_not_shown_is_not_given_up`.
 
 mod blocking;
 mod inventory;
@@ -116,6 +117,8 @@ pub(crate) async fn open(
     let (indexer, short) = scan::match_files(runtime, &index, indexer, &inventory, &stores, &drives).await?;
     let (indexer, mut found) = scan::tails(runtime, &index, indexer, &inventory, &drives, set, &mut progress).await?;
     let again = found.damage.iter().any(|damage| damage.again);
+    let (mut given_up, mut damage): (Vec<_>, Vec<_>) =
+        found.damage.drain(..).partition(|damage| is_given_up(damage, &drives, options));
     let incomplete = !missing.is_empty() || again || drives.iter().any(|drive| drive.hides);
     let keep = if incomplete { vec![Command::KeepGraves] } else { Vec::new() };
     let group = Group { commands: keep, ..Group::default() };
@@ -137,8 +140,10 @@ pub(crate) async fn open(
     let jump = if trusted && !incomplete { JUMP } else { JUMP_FAR };
     let states: Vec<DriveState> =
         drives.iter().map(|drive| DriveState::new(drive.client.clone(), drive.store, options.reserve_bytes)).collect();
-    let (files, to_close) = inventory.engine_files(indexer.files(), &drives, options, &found.damage, trusted);
-    found.damage.extend(short);
+    let unread = (&damage[..], &given_up[..]);
+    let (files, to_close) = inventory.engine_files(indexer.files(), &drives, options, unread, trusted);
+    damage.extend(short);
+    damage.iter_mut().chain(&mut given_up).for_each(|damage| damage.drive = options.name_of(damage.store));
     let mut backup = BackupState::default();
     for file in inventory.backups.values() {
         let whole = crate::backup::pieces_of(&drives[file.drive].client, file, set).await.is_some();
@@ -154,7 +159,8 @@ pub(crate) async fn open(
         entries: found.entries,
         bytes: found.bytes,
         missing_drives: missing.into_iter().map(StoreId).collect(),
-        damage: found.damage,
+        damage,
+        given_up,
         incomplete,
         abandoned_writes: finished.orphan_blobs,
         implied_buckets: finished.implied_buckets,
@@ -171,6 +177,14 @@ pub(crate) async fn open(
         incomplete,
     };
     Ok(Opened { recovered, indexer, report, to_close })
+}
+
+/// True if the opening gives a place up: its drive gave all else that it has, and the place was shown to whoever accepted that, or will not
+/// be read another time (OS-REC-5).
+fn is_given_up(damage: &Damage, drives: &[Drive], options: &Options) -> bool {
+    let Damage { store, place, again, .. } = damage;
+    let hides = drives.iter().any(|drive| drive.store == *store && drive.hides);
+    !hides && options.accept_loss.contains_key(store) && (!again || options.accepts(*store, place))
 }
 
 /// Empties the index. Its owner goes first, durably: whatever a power cut leaves of the rest, nobody will trust it.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use shingle_base::StoreId;
 
+use crate::options::Place;
+
 /// Origin of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexOrigin {
@@ -22,14 +24,10 @@ pub enum IndexOrigin {
 pub struct Damage {
     /// The drive's store.
     pub store: StoreId,
-    /// The file.
-    pub file: u64,
-    /// The chunk in the file.
-    pub ordinal: u32,
-    /// First byte, in the chunk.
-    pub from: u64,
-    /// First byte after it.
-    pub to: u64,
+    /// The drive, for people.
+    pub drive: String,
+    /// Where it is.
+    pub place: Place,
     /// Description of the problem.
     pub why: String,
     /// The drive did not give it, and may another time: every opening looks there again. Else it is told once.
@@ -38,9 +36,9 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, file, ordinal, from, to, why, again } = self;
+        let Self { drive, place: Place { file, ordinal, from, to }, why, again, .. } = self;
         let later = if *again { "; it may be readable another time" } else { "" };
-        write!(f, "store {store}: file {file}: chunk {ordinal}: bytes {from} to {to}: {why}{later}")
+        write!(f, "file {file} of {drive}: chunk {ordinal}: bytes {from} to {to}: {why}{later}")
     }
 }
 
@@ -65,8 +63,10 @@ pub struct OpenReport {
     pub bytes: u64,
     /// Drives the index knows that are not there.
     pub missing_drives: Vec<StoreId>,
-    /// Places that could not be read.
+    /// Places that could not be read, but for those given up.
     pub damage: Vec<Damage>,
+    /// Places that this opening gave up ([`accept_loss`](crate::Options::accept_loss)).
+    pub given_up: Vec<Damage>,
     /// Something that is on the drives may not have been seen: graves and what seems left over stay (OS-REC-4).
     pub incomplete: bool,
     /// Large objects that were being written when the store stopped, and whose segments are now garbage.

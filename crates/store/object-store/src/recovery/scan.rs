@@ -14,7 +14,7 @@ use crate::errors::from_chunk;
 use crate::format::ChunkName;
 use crate::index::Index;
 use crate::indexer::{Command, Group, Indexer};
-use crate::options::Drive;
+use crate::options::{Drive, Place};
 use crate::records::Position;
 use crate::scan::{Next, Scanner};
 
@@ -65,15 +65,8 @@ pub(super) async fn match_files(
                 .map_or(size, |record| if record.indexed.ordinal == ordinal { record.indexed.offset } else { size });
             let why = "the chunk ends before what the index knows of it".to_owned();
             tracing::warn!(file = number, ordinal, from = size, to = known, why);
-            short.push(Damage {
-                store: drive.store,
-                file: *number,
-                ordinal,
-                from: size,
-                to: known,
-                why,
-                again: drive.hides,
-            });
+            let place = Place { file: *number, ordinal, from: size, to: known };
+            short.push(Damage { store: drive.store, drive: String::new(), place, why, again: drive.hides });
             if !drive.hides {
                 indexed.push((*number, Position { ordinal: ordinal + 1, offset: 0 }));
             }
@@ -199,8 +192,9 @@ async fn scan_file(
                         // A hole in a chunk of a store that hides something may be filled later.
                         let again = again || drive.hides;
                         whole &= !again;
-                        let store = drive.store;
-                        finding.damage.push(Damage { store, file, ordinal: *ordinal, from, to, why, again });
+                        let place = Place { file, ordinal: *ordinal, from, to };
+                        let (store, drive) = (drive.store, String::new());
+                        finding.damage.push(Damage { store, drive, place, why, again });
                     }
                     Next::End => {
                         ended = true;

@@ -1,7 +1,7 @@
 //! OS-REC-5: blocks that stay unreadable are given up, once for all.
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use shingle_base::StoreId;
@@ -15,6 +15,9 @@ use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
 
+/// Places by drive.
+type Shown = BTreeMap<StoreId, Vec<shingle_object_store::Place>>;
+
 /// The drive does not give an entry: its header, and the beginning of its data.
 fn fail_reads(world: &World, place: &Place) {
     world.drives[place.drive].fail_reads(place.chunk, place.offset, place.offset + 300);
@@ -24,15 +27,25 @@ fn heal(world: &World) {
     world.drives.iter().for_each(crate::chunks::MemoryChunks::heal);
 }
 
-/// An opening that accepts the loss, and empties the files.
-fn accept(world: &World) -> (OpenReport, Emptied) {
-    accept_of(world, 0..4)
+/// What an opening cannot read, of all drives.
+fn shown(world: &World) -> Shown {
+    let report = with_store(world, |_, _| async {});
+    let mut shown: Shown = (0..4).map(|drive| (StoreId(0xd0 + drive), Vec::new())).collect();
+    for damage in report.damage.into_iter().filter(|damage| damage.again) {
+        shown.entry(damage.store).or_default().push(damage.place);
+    }
+    shown
 }
 
-/// The same, of some drives.
-fn accept_of(world: &World, drives: Range<u64>) -> (OpenReport, Emptied) {
+/// An opening that accepts the loss that one before it showed, and empties the files.
+fn accept(world: &World) -> (OpenReport, Emptied) {
+    accept_of(world, shown(world))
+}
+
+/// The same, of these places.
+fn accept_of(world: &World, shown: Shown) -> (OpenReport, Emptied) {
     let mut accepting = world.clone();
-    accepting.options.accept_loss = drives.map(|drive| StoreId(0xd0 + drive)).collect();
+    accepting.options.accept_loss = shown;
     let emptied = Rc::new(RefCell::new(Emptied::default()));
     let heard = emptied.clone();
     let report = with_store(&accepting, move |store, _| async move {
@@ -88,11 +101,16 @@ fn settled(world: &mut World, place: &Place, what: &str) {
 fn what_an_accepted_loss_took_never_comes_back() {
     let (mut world, lost) = deleted_unseen();
     // A drive that nobody was asked about keeps what it has.
-    let other = 1 - lost.drive as u64;
-    let (report, emptied) = accept_of(&world, other..other + 1);
+    let mut others = shown(&world);
+    others.remove(&StoreId(0xd0 + lost.drive as u64));
+    let (report, emptied) = accept_of(&world, others);
     assert!(report.incomplete && emptied == Emptied::default() && is_there(&world, &lost), "{report:?}");
     let (report, emptied) = accept(&world);
-    assert!(report.incomplete && !report.damage.is_empty(), "it is told once more: {report:?}");
+    assert!(
+        report.incomplete && !report.given_up.is_empty() && report.damage.is_empty(),
+        "it is told once more: {report:?}"
+    );
+    assert!(report.given_up[0].to_string().contains(&format!("of drive{}: chunk", lost.drive)), "{report:?}");
     assert_eq!(emptied, Emptied { files: 1, kept: vec![] });
     settled(&mut world, &lost, "accepted");
 }
@@ -102,11 +120,12 @@ fn what_an_accepted_loss_took_never_comes_back() {
 #[test]
 fn accepting_a_loss_can_be_cut_anywhere() {
     let (world, lost) = deleted_unseen();
+    let seen = shown(&world.fork());
     let mut cuts = 0;
     loop {
         let mut world = world.fork();
         let mut accepting = world.clone();
-        accepting.options.accept_loss = (0..4).map(|drive| StoreId(0xd0 + drive)).collect();
+        accepting.options.accept_loss = seen.clone();
         let ended = !cut_short(&accepting, cuts, |store| async move {
             store.collect_garbage().await.unwrap();
             store.empty_given_up().await.unwrap();
@@ -161,5 +180,46 @@ fn a_file_with_an_object_that_cannot_be_read_stays_until_that_is_deleted() {
     let (_, emptied) = accept(&world);
     assert_eq!(emptied, Emptied { files: 1, kept: vec![] });
     let report = with_store(&world, |store, _| async move { find(&store, 0, 2).await });
+    assert!(!report.incomplete && report.damage.is_empty(), "{report:?}");
+}
+
+/// In one file an entry fails that could be read when others, in two files, were shown. That file stays with all that it has, and only the
+/// other one goes.
+#[test]
+fn a_place_that_was_not_shown_is_not_given_up() {
+    let mut world = filled(2, 2);
+    let (before, found) = ahead(&world, |world, store| async move {
+        let mut found = Vec::new();
+        for number in 0..12 {
+            put(&store, BUCKET, &format!("late{number}"), &bytes_of(number, 3000), commit("e")).await.unwrap();
+            found.extend(places(&world, &store, "put", &format!("\"late{number}\"")).await);
+        }
+        found
+    });
+    world.index = before;
+    let of_chunk = |of: &Place| found.iter().filter(|place| place.chunk == of.chunk).count();
+    let kept = *found.iter().find(|place| of_chunk(place) > 2).expect("a file with several entries");
+    let gone = *found.iter().find(|place| place.chunk != kept.chunk).expect("another file");
+    let later = *found.iter().rfind(|place| place.chunk == kept.chunk).expect("the last of several");
+    let number =
+        found.iter().position(|place| (place.chunk, place.offset) == (gone.chunk, gone.offset)).unwrap() as u64;
+    fail_reads(&world, &kept);
+    fail_reads(&world, &gone);
+    let seen = shown(&world);
+    assert_eq!(seen.values().map(Vec::len).sum::<usize>(), 2, "{seen:?}");
+    fail_reads(&world, &later);
+    let (report, emptied) = accept_of(&world, seen);
+    assert!(report.incomplete && report.damage.len() == 1 && report.damage[0].again, "{report:?}");
+    assert_eq!(emptied, Emptied { files: 1, kept: vec![] }, "{report:?}");
+    assert!(is_there(&world, &kept) && !is_there(&world, &gone), "{report:?}");
+    heal(&world);
+    let report = with_store(&world, move |store, _| async move {
+        find(&store, 0, 2).await;
+        for other in (0..12).filter(|other| *other != number) {
+            assert_eq!(get(&store, BUCKET, &format!("late{other}")).await.unwrap(), bytes_of(other, 3000), "{other}");
+        }
+        let error = store.head(BUCKET, &format!("late{number}")).await.expect_err("it was given up");
+        assert_eq!(error.kind, StoreErrorKind::NoSuchKey, "{error}");
+    });
     assert!(!report.incomplete && report.damage.is_empty(), "{report:?}");
 }

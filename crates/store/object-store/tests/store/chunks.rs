@@ -296,6 +296,7 @@ impl Disk {
             live_bytes: self.used(),
             chunks: self.chunks.len() as u64,
             queued_appends: 0,
+            host_full: false,
         }
     }
 

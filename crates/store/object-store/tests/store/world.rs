@@ -80,7 +80,8 @@ pub(crate) fn small_options() -> Options {
         gc: GcOptions { enabled: false, interval: Duration::from_millis(1), ..GcOptions::default() },
         backup: BackupOptions { enabled: false, ..BackupOptions::default() },
         known_drives: Vec::new(),
-        accept_loss: std::collections::BTreeSet::new(),
+        names: (0..4).map(|drive| (StoreId(0xd0 + drive), format!("drive{drive}"))).collect(),
+        accept_loss: std::collections::BTreeMap::new(),
         allow_missing_drives: false,
     }
 }

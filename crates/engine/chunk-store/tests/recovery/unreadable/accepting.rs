@@ -2,8 +2,9 @@
 
 use super::*;
 
-fn accepting() -> Options {
-    Options { accept_loss: true, ..quiet() }
+/// Options that accept what an opening could not read.
+fn accepting(seen: &RecoveryReport) -> Options {
+    Options { accept_loss: seen.unread.clone(), ..quiet() }
 }
 
 async fn opened_with(rt: &Runtime, device: &SimDevice, options: Options) -> (ChunkStore, RecoveryReport) {
@@ -28,12 +29,12 @@ fn an_accepted_loss_is_looked_for_by_no_later_opening() {
         let spoil = |device: &SimDevice| BLOCKS.iter().for_each(|&block| lose(device, zone, block, None));
         let device = SimDevice::new(&rt, &medium);
         spoil(&device);
-        let (_, report) = opened(&rt, &device).await;
-        assert!(report.hidden && !report.accepted && names(&report.damage, None, Some(zone)), "{report:?}");
+        let (_, seen) = opened(&rt, &device).await;
+        assert!(seen.hidden && !seen.accepted && names(&seen.damage, None, Some(zone)), "{seen:?}");
 
         let device = SimDevice::new(&rt, &device.crash_image(1));
         spoil(&device);
-        let (store, report) = opened_with(&rt, &device, accepting()).await;
+        let (store, report) = opened_with(&rt, &device, accepting(&seen)).await;
         assert!(report.accepted && !report.hidden && names(&report.damage, None, Some(zone)), "{report:?}");
         look(&store).await;
         // At once the power fails: readable again or not, nothing else is found.
@@ -45,7 +46,7 @@ fn an_accepted_loss_is_looked_for_by_no_later_opening() {
             } else {
                 spoil(&device)
             }
-            let (store, report) = opened_with(&rt, &device, accepting()).await;
+            let (store, report) = opened_with(&rt, &device, accepting(&seen)).await;
             assert!(!report.hidden && !report.accepted, "{report:?}");
             assert!(report.damage.iter().all(|damage| damage.chunk == Some(id(1))), "{:?}", report.damage);
             look(&store).await;
@@ -60,6 +61,26 @@ fn an_accepted_loss_is_looked_for_by_no_later_opening() {
     });
 }
 
+/// As the commands do it: the opening that shows the loss is closed in order, and another one accepts it.
+#[test]
+fn a_loss_is_accepted_after_the_opening_that_showed_it_was_closed() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        let device = SimDevice::new(&rt, &medium);
+        BLOCKS.iter().for_each(|&block| lose(&device, zone, block, None));
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let (store, report) = opened(&rt, &device).await;
+            assert!(report.hidden && report.unread.len() == BLOCKS.len(), "{report:?}");
+            seen.push(report);
+            store.close().await.unwrap();
+        }
+        let (store, report) = opened_with(&rt, &device, accepting(&seen[0])).await;
+        assert!(report.accepted && !report.hidden && report.unread == seen[1].unread, "{report:?}");
+        look(&store).await;
+    });
+}
+
 /// A zone that is offline is told of by every opening, until one accepts that.
 #[test]
 fn a_zone_that_went_offline_is_told_of_until_its_loss_is_accepted() {
@@ -71,12 +92,13 @@ fn a_zone_that_went_offline_is_told_of_until_its_loss_is_accepted() {
             device
         };
         let mut device = offline(&medium);
-        for options in [quiet(), accepting()] {
-            let (store, report) = opened_with(&rt, &device, options.clone()).await;
+        let mut options = quiet();
+        for accepted in [false, true] {
+            let (store, report) = opened_with(&rt, &device, options).await;
             assert!(names(&report.damage, None, Some(zone)), "{report:?}");
-            assert_eq!((report.hidden, report.accepted), (!options.accept_loss, options.accept_loss));
+            assert_eq!((report.hidden, report.accepted), (!accepted, accepted));
             assert_eq!(store.stat(id(1)).unwrap().size, 0);
-            device = offline(&device.crash_image(2));
+            (options, device) = (accepting(&report), offline(&device.crash_image(2)));
         }
         let (_, report) = opened(&rt, &device).await;
         assert!(!report.hidden && report.damage.is_empty(), "{report:?}");
@@ -91,8 +113,11 @@ fn an_opening_that_accepts_a_loss_can_be_cut_anywhere() {
         let spoil = |device: &SimDevice| BLOCKS.iter().for_each(|&block| lose(device, zone, block, None));
         let device = SimDevice::new(&rt, &medium);
         spoil(&device);
+        let (_, seen) = opened(&rt, &device).await;
+        let device = SimDevice::new(&rt, &medium);
+        spoil(&device);
         let cuts = device.cut_at_every_command(1, Survival::Prefix);
-        let (store, _) = opened_with(&rt, &device, accepting()).await;
+        let (store, _) = opened_with(&rt, &device, accepting(&seen)).await;
         store.create(id(2), Stream::Data).await.unwrap();
         let (mut again, mut settled) = (0, 0);
         for (command, image) in cuts.take() {
@@ -104,5 +129,44 @@ fn an_opening_that_accepts_a_loss_can_be_cut_anywhere() {
             assert!(settled == 0 || !report.hidden, "cut at command {}", command.number);
         }
         assert!(again > 3 && settled > 0, "{again} met it again, {settled} did not");
+    });
+}
+
+/// A block fails between the look and the acceptance: nothing is given up, neither that block nor what was seen.
+#[test]
+fn a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = left(&rt, drive()).await;
+        let spoilt = |medium: &MemoryDevice, blocks: &[u64]| {
+            let device = SimDevice::new(&rt, medium);
+            blocks.iter().for_each(|&block| lose(&device, zone, block, None));
+            device
+        };
+        let device = spoilt(&medium, &BLOCKS);
+        let (_, seen) = opened(&rt, &device).await;
+        // One in a record of its own, one beside a block that was seen, and one in the data of a record that was found.
+        for other in [1, BLOCKS[0] + 1, BLOCKS[1] - 4, BLOCKS[1] + 1] {
+            let device = spoilt(&device.crash_image(other), &[BLOCKS[0], BLOCKS[1], other]);
+            let (_, report) = opened_with(&rt, &device, accepting(&seen)).await;
+            let healed = SimDevice::new(&rt, &device.crash_image(other));
+            if report.unread == seen.unread {
+                // What was lost with a header does not grow by a block of its record.
+                assert!(report.accepted, "block {other}: {report:?}");
+                continue;
+            }
+            assert!(report.hidden && !report.accepted, "block {other}: {report:?}");
+            healed.medium().heal();
+            let (store, report) = opened(&rt, &healed).await;
+            assert!(!report.hidden && report.damage.is_empty(), "block {other}: {report:?}");
+            for number in 0..9 {
+                holds(&store, 1, number * 10_000, 10_000, number).await;
+            }
+        }
+        // What can be read again need not be given up, and the rest is.
+        let device = SimDevice::new(&rt, &device.crash_image(9));
+        device.medium().heal();
+        lose(&device, zone, BLOCKS[1], None);
+        let (_, report) = opened_with(&rt, &device, accepting(&seen)).await;
+        assert!(report.accepted && report.unread.len() == 1, "{report:?}");
     });
 }
