@@ -61,6 +61,8 @@ pub(crate) fn config(file: Option<&Path>, data: Option<PathBuf>) -> Outcome<Conf
     if let Some(data) = data {
         config.data = data;
     }
+    // Paths in it are told to people in other directories, and noted for later starts.
+    config.data = std::path::absolute(&config.data)?;
     Ok(config)
 }
 

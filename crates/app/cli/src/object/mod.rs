@@ -23,7 +23,7 @@ use crate::output::{self, counted};
 /// Commands on the objects of a data directory.
 #[derive(Subcommand)]
 pub(crate) enum Object {
-    /// Rebuild the index from the drives: `shingle object rebuild-index --data shingle-data`
+    /// Rebuild the index from the drives: `shingle object rebuild-index --data shingle-data`. The server must be stopped.
     RebuildIndex(Rebuild),
     /// Compare index and drives, arrays included; beside clients, gently, if the server runs. Exit status: 0 clean, 4
     /// damage, 8 could not run.
@@ -38,7 +38,7 @@ pub(crate) enum Object {
     Rm(single::Rm),
     /// Show an object, or the number of objects and their space; also while the server runs.
     Stat(Stat),
-    /// Reclaim the space of deleted and replaced objects now.
+    /// Reclaim the space of deleted and replaced objects now. The server must be stopped.
     Gc(Directory),
     /// Give up what the drives can no longer read, so that no start looks for it: `shingle object accept-loss --data shingle-data`.
     /// Asks first. The server must be stopped.

@@ -394,13 +394,16 @@ fn render_objects(text: &mut Text, stats: &ObjectStats, usage: &StoreUsage) {
 /// A figure of a drive: its name, help text and source.
 type Figure = (&'static str, &'static str, fn(&Sample) -> f64);
 
-const GAUGES: [Figure; 8] = [
+const GAUGES: [Figure; 9] = [
     ("capacity_bytes", "Bytes in data zones that can be used.", |s| s.space.capacity_bytes as f64),
     ("free_bytes", "Bytes in free zones and zones of garbage alone.", |s| s.space.free_bytes as f64),
     ("garbage_bytes", "Garbage in zones that also hold live data.", |s| s.space.garbage_bytes as f64),
     ("live_bytes", "Live data, with its headers and padding.", |s| s.space.live_bytes as f64),
     ("chunks", "Chunks.", |s| s.space.chunks as f64),
     ("queued_appends", "Appends that wait or are being written.", |s| s.space.queued_appends as f64),
+    ("host_full", "1 if the file system that holds the drive was full at the last write.", |s| {
+        f64::from(u8::from(s.space.host_full))
+    }),
     ("gc_progress_ratio", "Share of GC's victim that is emptied; 0 while GC rests.", |s| {
         if s.gc.victim.is_some() { s.gc.progress } else { 0.0 }
     }),

@@ -156,11 +156,13 @@ impl EngineStatus {
                     let sample = *drive.sample.lock().unwrap_or_else(PoisonError::into_inner);
                     let (write_errors, corrupt_reads) = (sample.counters.write_errors, sample.counters.corrupt_reads);
                     let name = drive.path.display().to_string();
-                    for (count, what) in [(write_errors, "failed writes"), (corrupt_reads, "reads that found damage")] {
-                        if count > 0 {
-                            status.problems.push(format!("drive {name}: {count} {what} since the start"));
-                        }
+                    if sample.space.host_full {
+                        let what = "the file system that holds it was full at the last write: make room there, and writing goes on by itself";
+                        status.problems.push(format!("drive {name}: {what}"));
                     }
+                    status.problems.extend(since_start(&name, write_errors, ["failed write", "failed writes"]));
+                    let reads = ["read that found damage", "reads that found damage"];
+                    status.problems.extend(since_start(&name, corrupt_reads, reads));
                     status.drives.push(DriveStatus {
                         drive: name,
                         state: "up",
@@ -248,7 +250,8 @@ impl EngineStatus {
             let (zones, zones_done, zones_failed) = (progress.members, progress.done, progress.failed);
             self.rebuild = Some(Rebuild { zones, zones_done, zones_failed, seconds_left });
         } else if condition.lost_members > 0 {
-            self.problems.push(format!("{} zones wait to be rebuilt", condition.lost_members));
+            let wait = if condition.lost_members == 1 { "zone waits" } else { "zones wait" };
+            self.problems.push(format!("{} {wait} to be rebuilt", condition.lost_members));
         }
     }
 }
@@ -264,6 +267,12 @@ impl DriveStatus {
             corrupt_reads: None,
         }
     }
+}
+
+/// The problem that a drive has had something that many times, if at all.
+fn since_start(drive: &str, count: u64, [one, more]: [&str; 2]) -> Option<String> {
+    let what = if count == 1 { one } else { more };
+    (count > 0).then(|| format!("drive {drive}: {count} {what} since the start"))
 }
 
 /// A time as people say it.
@@ -362,6 +371,17 @@ mod tests {
                 "one more drive may be lost",
                 "rebuilding, 40 %, 3 h left"
             ]
+        );
+        for (lost_members, words) in [(1, "1 zone waits to be rebuilt"), (2, "2 zones wait to be rebuilt")] {
+            let condition = Condition { drives: vec![], lacking: 0, lost_members, rebuilding: None, parity: 2 };
+            let status = EngineStatus::of(Answer::for_test("shelf", true, None), Some(condition));
+            assert_eq!(status.problems, [words]);
+        }
+        let words = |count| since_start("d", count, ["failed write", "failed writes"]);
+        assert_eq!(words(0), None);
+        assert_eq!(
+            [words(1), words(2)].map(Option::unwrap),
+            ["d: 1 failed write", "d: 2 failed writes"].map(|words| format!("drive {words} since the start"))
         );
         let states: Vec<_> = status.drives.iter().map(|drive| drive.state).collect();
         assert_eq!(states, ["up", "missing", "slow"]);
