@@ -2,10 +2,11 @@
 //!
 //! **Owns** the check of GW-S3-2: a client's statements about its body must be true before the writer is committed.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use hyper::HeaderMap;
-use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, TrailingHeaders, s3_error};
 use shingle_runtime::memory::{Memory, Reservation};
@@ -14,6 +15,7 @@ use shingle_store_api::{Metadata, ObjectWriter};
 use crate::checksums::{self, Algorithm, Hasher, Stated};
 use crate::digests::{same_md5, stated_md5};
 use crate::hex::hex;
+use crate::md5::{BodyMd5, Company};
 use crate::options::PIECE_BYTES;
 use crate::{errors, guard};
 
@@ -109,10 +111,11 @@ pub(crate) async fn ingest(
     statement: Statement,
     writer: &mut dyn ObjectWriter,
     memory: &Memory,
+    company: &Arc<Company>,
 ) -> S3Result<Ingested> {
     writer.expect(statement.length);
     let algorithm = statement.checksum.as_ref().map(|stated| stated.algorithm);
-    let mut sink = Sink::new(writer, statement.length, algorithm, memory);
+    let mut sink = Sink::new(writer, statement.length, algorithm, memory, company);
     if let Some(mut body) = body {
         while let Some(frame) = body.next().await {
             let frame = frame.map_err(|error| errors::of_body(&error))?;
@@ -138,7 +141,8 @@ pub(crate) async fn ingest(
 
 /// Collects small frames into pieces, and digests what passes.
 ///
-/// A frame is digested when it comes, while the next is on its way: at most a few hundred KiB, under a millisecond.
+/// A frame is digested when it comes, while the next is on its way: at most a few hundred KiB, under a millisecond. Its MD5 may wait
+/// for those of other bodies.
 pub(crate) struct Sink<'a> {
     writer: &'a mut dyn ObjectWriter,
     memory: &'a Memory,
@@ -147,7 +151,7 @@ pub(crate) struct Sink<'a> {
     reserved: Option<Reservation>,
     /// Bytes that there will be at most.
     expected: u64,
-    md5: Md5,
+    md5: BodyMd5,
     checksum: Option<(Algorithm, Hasher)>,
     length: u64,
 }
@@ -158,16 +162,17 @@ impl<'a> Sink<'a> {
         expected: u64,
         checksum: Option<Algorithm>,
         memory: &'a Memory,
+        company: &Arc<Company>,
     ) -> Self {
         let checksum = checksum.map(|algorithm| (algorithm, algorithm.hasher()));
-        let (pending, md5) = (BytesMut::new(), Md5::new());
+        let (pending, md5) = (BytesMut::new(), BodyMd5::new(company.clone()));
         Self { writer, memory, pending, reserved: None, expected, md5, checksum, length: 0 }
     }
 
     pub(crate) async fn push(&mut self, frame: Bytes) -> S3Result<()> {
         let left = self.expected.saturating_sub(self.length);
         self.length += frame.len() as u64;
-        self.md5.update(&frame);
+        self.md5.push(&frame).await?;
         if let Some((_, hasher)) = &mut self.checksum {
             hasher.update(&frame);
         }
@@ -197,6 +202,6 @@ impl<'a> Sink<'a> {
     pub(crate) async fn finish(mut self) -> S3Result<([u8; 16], Option<(Algorithm, Vec<u8>)>)> {
         self.flush().await?;
         let checksum = self.checksum.map(|(algorithm, hasher)| (algorithm, hasher.finish()));
-        Ok((self.md5.finalize(), checksum))
+        Ok((self.md5.finish().await?, checksum))
     }
 }

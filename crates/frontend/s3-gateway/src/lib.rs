@@ -28,6 +28,7 @@ mod hex;
 mod host;
 mod ingest;
 mod keys;
+mod md5;
 mod metrics;
 mod multipart_checksums;
 mod operations;

@@ -133,7 +133,7 @@ impl Service {
         });
         let mut pieces = stream::iter(reads).buffered(READS_AT_ONCE);
         writer.expect(range.end - range.start);
-        let mut sink = Sink::new(writer, range.end - range.start, algorithm, &self.limits.memory);
+        let mut sink = Sink::new(writer, range.end - range.start, algorithm, &self.limits.memory, &self.md5);
         while let Some(piece) = pieces.next().await {
             sink.push(piece.map_err(errors::of_store)?).await?;
         }

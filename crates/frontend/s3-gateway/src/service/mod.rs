@@ -19,6 +19,7 @@ use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use shingle_store_api::{Condition, ObjectStore, SiteName, StoreError, StoreErrorKind};
 
 use crate::errors;
+use crate::md5::Company;
 use crate::options::Limits;
 
 /// The owner in listings: the one owner of the keys.
@@ -29,11 +30,12 @@ pub(crate) struct Service {
     store: Arc<dyn ObjectStore>,
     region: String,
     limits: Limits,
+    md5: Arc<Company>,
 }
 
 impl Service {
     pub(crate) fn new(store: Arc<dyn ObjectStore>, region: String, limits: Limits) -> Self {
-        Self { store, region, limits }
+        Self { store, region, limits, md5: Arc::default() }
     }
 }
 

@@ -79,7 +79,7 @@ impl Service {
         }
         let mut writer =
             self.store.begin_part(&input.bucket, &input.key, id, number).await.map_err(errors::of_store)?;
-        let ingested = ingest(input.body, statement, &mut *writer, &self.limits.memory).await?;
+        let ingested = ingest(input.body, statement, &mut *writer, &self.limits.memory, &self.md5).await?;
         let mut commit = Commit { etag: ingested.etag.clone(), ..Commit::default() };
         ingested.store_checksum(&mut commit.metadata);
         let mut output = UploadPartOutput::default();

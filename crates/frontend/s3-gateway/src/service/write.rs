@@ -24,7 +24,7 @@ impl Service {
         let mut metadata = given!(input).into_metadata()?;
         let store = self.of_class(input.storage_class.as_ref())?;
         let mut writer = store.begin_put(&input.bucket, &input.key).await.map_err(errors::of_store)?;
-        let ingested = ingest(input.body, statement, &mut *writer, &self.limits.memory).await?;
+        let ingested = ingest(input.body, statement, &mut *writer, &self.limits.memory, &self.md5).await?;
         ingested.store_checksum(&mut metadata);
 
         let mut output = PutObjectOutput::default();
