@@ -8,6 +8,7 @@
 //! server's alone: less noisy than the rate, where others use the machine too.
 
 pub(super) mod drives;
+mod platter;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,10 +26,11 @@ use shingle_runtime::Runtime;
 use shingle_s3_gateway::reference::DiscardStore;
 use shingle_s3_gateway::{Credentials, Gateway, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
-use shingle_zoned::{Geometry, MemoryDevice};
+use shingle_zoned::Geometry;
 
 use crate::bench::figure::{Figure, median};
 use crate::bench::limit;
+use crate::bench::s3::platter::Platter;
 use crate::bench::scratch::Scratch;
 use crate::failure::{Failure, Outcome};
 
@@ -85,6 +87,8 @@ struct Samples {
 }
 
 const INDEX_CACHE_BYTES: u64 = 64 << 20;
+/// Bytes that one of a store's two drives gets in all rounds, and some more.
+const DRIVE_BYTES: usize = 768 << 20;
 
 pub(crate) fn run() -> Outcome<Vec<Figure>> {
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -152,7 +156,7 @@ fn compare(size: &Size, endpoints: &[SocketAddr], keys: &Credentials) -> Outcome
     Ok(figures)
 }
 
-/// An object store on two memory devices, owned by a thread of its own.
+/// An object store on two drives in memory, owned by a thread of its own.
 async fn objects(index: FjallIndex, options: shingle_object_store::Options) -> Outcome<ObjectStoreClient> {
     let (tell, told) = tokio::sync::oneshot::channel();
     shingle_runtime::real::spawn_thread("objects", |rt: Runtime| async move {
@@ -176,7 +180,7 @@ async fn open_objects(
 ) -> Outcome<ObjectEngine> {
     let mut drives = Vec::new();
     for number in 1..=2 {
-        let device = Rc::new(MemoryDevice::new(Geometry::hm_smr(Blocks(65_536), 80, 0, 128)));
+        let device = Rc::new(Platter::new(Geometry::hm_smr(Blocks(65_536), 80, 0, 128), DRIVE_BYTES));
         let store = StoreId(number);
         let options = FormatOptions { store: Some(store), ..FormatOptions::default() };
         ChunkStore::format(rt, device.clone(), &options).await?;
