@@ -24,11 +24,13 @@
 //! - AS-EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes:
 //!   then it was being reset, before which all live data in it was moved. If drives that were given up leave it no more
 //!   members than that (1+1 with one drive), all zones that are left have to be empty or holes from end to end.
+//! - AS-EXAM-7: heads and digests of a set that received writes are read off all members at once: how many members there are
+//!   does not count in the time of an opening.
 
 use std::collections::VecDeque;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use futures_util::stream;
 
 use crate::engine::Engine;
@@ -179,7 +181,11 @@ impl Engine {
             return Surveyed::Certain(without_holders(written));
         }
         let members = set.ordered_members(id);
-        let (epoch, holding, heads) = self.newest_life(id, &members, holding).await;
+        // Most open sets have no digest, which is known when the last member was asked. (AS-EXAM-7)
+        let turn = self.in_turn(id, &holding);
+        let digests =
+            join_all(turn.iter().map(|(member, end)| self.read_digest(id, &members, *member, *end, u32::MAX)));
+        let ((epoch, holding, heads), digests) = join(self.newest_life(id, &members, holding), digests).await;
         let unread = heads.iter().filter(|head| head.is_err()).count();
         let known = heads.iter().filter(|head| matches!(head, Ok(Some(_)))).count();
         if unread > 0 && known < self.code.data().min(self.code.parity() + 1) {
@@ -196,13 +202,9 @@ impl Engine {
             Surveyed::Doubtful(Doubtful { epoch, closed, members, there, holding, items, covered, unread })
         };
         let Some(epoch) = epoch else { return doubtful(0, false, holding, Vec::new(), None) };
-        for (member, end) in self.in_turn(id, &holding) {
-            if let Ok(Some((life, digest, _))) = self.read_digest(id, &members, member, end, u32::MAX).await
-                && life == epoch
-            {
-                let items = digest.items.into_iter().take_while(|item| item.end() <= limit).collect();
-                return doubtful(epoch, true, holding, items, None);
-            }
+        if let Some((_, digest, _)) = digests.into_iter().flatten().flatten().find(|(life, ..)| *life == epoch) {
+            let items = digest.items.into_iter().take_while(|item| item.end() <= limit).collect();
+            return doubtful(epoch, true, holding, items, None);
         }
         let Walked { items, unread, .. } = self.walk(&members, &holding, epoch, limit, false).await;
         let unread = unread.map(|block| format!("block {block} cannot be read, and may count"));

@@ -1,5 +1,7 @@
 //! EXAM: what an opening makes of bytes that are not there, or cannot be read.
 
+use std::time::Duration;
+
 use crate::common::{ArrayShape, content, formatted, named, powered};
 use bytes::Bytes;
 use shingle_array_store::{
@@ -385,4 +387,23 @@ fn what_an_opening_showed_survives_a_power_cut() {
             is(&store, "o", 2).await;
         }
     });
+}
+
+/// AS-EXAM-7: an opening asks all members of an open set at once: the width of sets costs it nothing.
+#[test]
+fn an_open_set_takes_as_long_as_its_slowest_member() {
+    const LONGEST: Duration = Duration::from_millis(10);
+    let images = history_of(Code::new(10, 2).unwrap(), |_, store| async move { put(&store, "o", 1).await });
+    for seed in 0..10 {
+        let images: Vec<_> = images.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(seed).run(move |rt| async move {
+            let devices = powered(&rt, &images);
+            devices.iter().for_each(|device| device.set_latency(LONGEST));
+            let (store, report) = open(&rt, &devices).await.unwrap();
+            assert_eq!((report.sets_examined, report.digests), (1, 0), "seed {seed}: a set was open");
+            // Heads and ends; the item; that none follows; its markers and fragments.
+            assert!(report.took[1] <= LONGEST * 5, "seed {seed}: {:?}", report.took[1]);
+            is(&store, "o", 1).await;
+        });
+    }
 }
