@@ -6,6 +6,7 @@ pub mod engine;
 pub mod host;
 pub mod opening;
 pub mod scaling;
+pub(crate) mod server;
 pub mod ssd;
 pub mod store;
 pub mod target;

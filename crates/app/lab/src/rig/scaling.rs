@@ -98,6 +98,16 @@ pub(crate) async fn open(
     drive: &LabDrive,
     count: usize,
 ) -> Result<(ObjectEngine, Vec<Rc<SimDevice>>), LabError> {
+    open_with(rt, drive, count, Options::default()).await
+}
+
+/// As [`open`], with those options of the object store.
+pub(crate) async fn open_with(
+    rt: &Runtime,
+    drive: &LabDrive,
+    count: usize,
+    options: Options,
+) -> Result<(ObjectEngine, Vec<Rc<SimDevice>>), LabError> {
     let (mut drives, mut devices) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let device = drive.device(rt, drive.medium());
@@ -111,7 +121,7 @@ pub(crate) async fn open(
         devices.push(device);
     }
     let index = Arc::new(MemoryIndex::new());
-    let opened = ObjectEngine::open(rt.clone(), drives, index, Options::default(), None).await;
+    let opened = ObjectEngine::open(rt.clone(), drives, index, options, None).await;
     Ok((opened.map_err(lab_error)?.0, devices))
 }
 

@@ -1,12 +1,11 @@
 //! One drive of an array at a hundredth of its speed: effect on its readers, and on another array. (Effect on writers:
-//! [`put`], [`put_drives`].)
+//! [`put`], [`put_drives`]; on other stores of a server: [`beside`].)
 
+mod beside;
 mod put;
 mod put_drives;
 mod waits;
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use shingle_array_store::{ArrayStore, Options};
@@ -15,7 +14,7 @@ use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim};
 
-use self::waits::{SLOWER, WARM_UP, percentile};
+use self::waits::{Calls, SLOWER, WARM_UP, come, percentile};
 use super::read::filled;
 use crate::context::Context;
 use crate::error::LabError;
@@ -28,13 +27,15 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "slow-drive",
         question: "What does one drive of twelve at a hundredth of its speed cost those who read or write, and those who read elsewhere?",
-        expectation: "GET at most 1.5 times its 99th percentile with all drives well, and an array beside it nothing; extra \
+        expectation: "GET at most 1.5 times its 99th percentile with all drives well, and stores beside it nothing; extra \
                       reads, with all drives well, at most a twentieth. PUT at most 1.5 times, where the array has drives for \
                       another set; where it has not, the drive is given up within three minutes.",
         setup: "Two arrays of twelve Ha10, 10+2, one zone in 960, filled to 40 % with objects of 256 MB. GETs of ranges at \
                 random come at random times, whatever became of those before: at a fifth of what the drives could do. They \
                 are counted from a minute on, by when the slow drive has been found out; the arrays share one thread. PUTs come \
-                in the same way, to fresh arrays of twelve and of 24 drives, and to an object store on four drives.",
+                in the same way, to fresh arrays of twelve and of 24 drives, and to an object store on four drives. Last, the \
+                stores of one server, an object store on four drives and two arrays of twelve, which share a thread and the \
+                budget of memory: GETs and PUTs of all three at a tenth of what the drives could do, counted from the start.",
         run,
     }
 }
@@ -110,6 +111,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     }
     rows.extend(put::rows(context, code)?);
     rows.push(put_drives::row(context)?);
+    rows.extend(beside::rows(context, code)?);
     Ok(Outcome { rows, figures: Vec::new(), remarks: Vec::new() })
 }
 
@@ -139,11 +141,14 @@ fn measure(array: &LabArray, load: Load) -> Result<[Found; 2], LabError> {
         }
         let both = rigs.iter().enumerate().map(|(number, (rig, objects))| {
             let random = Random::new(load.seed * 2 + number as u64);
-            rt.spawn(gets(rt.clone(), rig.store.clone(), *objects, load, random))
+            let (rt, store, objects) = (rt.clone(), rig.store.clone(), *objects);
+            rt.clone().spawn(async move { gets(&rt, &store, objects, load, random).await })
         });
         let mut found = Vec::new();
         for (task, (rig, _)) in both.collect::<Vec<_>>().into_iter().zip(&rigs) {
-            let (took, longest_before) = task.await.map_err(|_| LabError("a load was lost".to_owned()))??;
+            let gets = task.await.map_err(|_| LabError("a load was lost".to_owned()))??;
+            let took = gets.between(WARM_UP, WARM_UP + load.time);
+            let longest_before = gets.between(Duration::ZERO, WARM_UP).last().copied().unwrap_or_default();
             let hedged = rig.store.stats().map_err(lab_error)?.hedged;
             found.push(Found { took, longest_before, hedged, reads: reads(rig) });
         }
@@ -156,40 +161,14 @@ fn reads(rig: &Rig) -> u64 {
     rig.devices.iter().map(|device| device.counts().reads.0).sum()
 }
 
-/// GETs that come at random times; the time of each, sorted, and the longest before they are counted.
-async fn gets(
-    rt: Runtime,
-    store: ArrayStore,
-    objects: u64,
-    load: Load,
-    mut random: Random,
-) -> Result<(Vec<Duration>, Duration), LabError> {
-    let from = rt.now() + WARM_UP;
-    let to = from + load.time;
-    let found = Rc::new(RefCell::new((Vec::new(), Duration::ZERO, None)));
-    let mut under_way = Vec::new();
-    while rt.now() < to {
-        rt.sleep(Duration::from_nanos(random.below(2_000_000_000 / load.rate.max(1)))).await;
+/// GETs of ranges at random, from now on.
+async fn gets(rt: &Runtime, store: &ArrayStore, objects: u64, load: Load, random: Random) -> Result<Calls, LabError> {
+    come(rt, load.rate * 10, WARM_UP + load.time, random, |random| {
         let (number, at) = (random.below(objects.max(1)), random.below(OBJECT - load.bytes) / 4096 * 4096);
-        let (rt, store, found) = (rt.clone(), store.clone(), found.clone());
-        under_way.push(rt.clone().spawn(async move {
-            let began = rt.now();
-            let ended = get(&store, number, at, load.bytes).await;
-            let took = rt.now().since(began);
-            let mut found = found.borrow_mut();
-            match ended {
-                Err(error) => found.2 = Some(error),
-                Ok(()) if began < from => found.1 = found.1.max(took),
-                Ok(()) => found.0.push(took),
-            }
-        }));
-    }
-    for get in under_way {
-        get.await.map_err(|_| LabError("a reader was lost".to_owned()))?;
-    }
-    let (mut took, longest_before, error) = found.take();
-    took.sort_unstable();
-    error.map_or(Ok((took, longest_before)), Err)
+        let store = store.clone();
+        async move { get(&store, number, at, load.bytes).await }
+    })
+    .await
 }
 
 async fn get(store: &ArrayStore, number: u64, mut at: u64, mut left: u64) -> Result<(), LabError> {

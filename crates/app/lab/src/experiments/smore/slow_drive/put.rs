@@ -1,7 +1,5 @@
 //! One drive of an array at a hundredth of its speed: waiting times of puts. (Rows of `slow-drive`.)
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +9,7 @@ use shingle_erasure::Code;
 use shingle_runtime::{Instant, Runtime};
 use shingle_sim::{Random, Sim};
 
-use super::waits::{GOAL, Puts, SLOWER, WARM_UP, compared, percentile, ratio};
+use super::waits::{Calls, GOAL, SLOWER, WARM_UP, come, compared, percentile, ratio};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::load::objects::name;
@@ -30,6 +28,12 @@ const PUTS: u64 = 16;
 const GIVEN_UP_BY: f64 = 180.0;
 /// From then on puts are counted again: those that waited have been written.
 const AFTER: Duration = Duration::from_secs(180);
+
+/// Puts, and when a drive was given up for being slow.
+struct Found {
+    puts: Calls,
+    given_up: Option<Duration>,
+}
 
 #[derive(Clone, Copy)]
 struct Load {
@@ -51,8 +55,8 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     let row = |id: String, unit, ours: f64, goal: f64| Row::new(id, unit, Better::Lower).ours(ours).goal(goal);
 
     let (well, slow) = (measure(2, 1, time)?, measure(2, SLOWER, time)?);
-    let [took, took_well] = [&slow, &well].map(|found| found.between(WARM_UP, time));
-    let before = slow.between(Duration::ZERO, WARM_UP);
+    let [took, took_well] = [&slow, &well].map(|found| found.puts.between(WARM_UP, time));
+    let before = slow.puts.between(Duration::ZERO, WARM_UP);
     let elsewhere = row(
         format!("PUT 64 MiB, {} drives, 99th percentile, one drive slow over none", 2 * code.width()),
         "x",
@@ -68,9 +72,9 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
 
     let time = WARM_UP + AFTER + Duration::from_secs(context.scale.pick(180, 300, 600));
     let (well, slow) = (measure(1, 1, WARM_UP * 2)?, measure(1, SLOWER, time)?);
-    let took_well = well.between(WARM_UP, WARM_UP * 2);
+    let took_well = well.puts.between(WARM_UP, WARM_UP * 2);
     let given_up = slow.given_up.ok_or_else(|| LabError("the slow drive was not given up".to_owned()))?;
-    let (waited, took) = (slow.between(Duration::ZERO, given_up), slow.between(given_up + AFTER, time));
+    let (waited, took) = (slow.puts.between(Duration::ZERO, given_up), slow.puts.between(given_up + AFTER, time));
     let id = |what: &str| format!("PUT 64 MiB, {} drives, {what}", code.width());
     let ours = row(id("time until the slow drive is given up"), "s", given_up.as_secs_f64(), GIVEN_UP_BY)
         .note(format!(
@@ -86,7 +90,7 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
 }
 
 /// Puts that come at random times, also while earlier ones are under way.
-fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Puts, LabError> {
+fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Found, LabError> {
     let array = array.clone();
     Sim::new(load.seed).run(move |rt| async move {
         let rig = array.format(&rt, Options::default()).await?;
@@ -97,8 +101,8 @@ fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Puts, LabError> 
             rig.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
         }
         let given_up = rt.spawn(given_up(rt.clone(), rig.store.clone(), began, load.time));
-        let took = puts(&rt, &rig.store, groups * PUTS, load).await?;
-        Ok(Puts { took, given_up: given_up.await.map_err(|_| LabError("a watch was lost".to_owned()))?? })
+        let puts = puts(&rt, &rig.store, groups * PUTS, load).await?;
+        Ok(Found { puts, given_up: given_up.await.map_err(|_| LabError("a watch was lost".to_owned()))?? })
     })
 }
 
@@ -118,38 +122,15 @@ async fn given_up(
     Ok(None)
 }
 
-async fn puts(
-    rt: &Runtime,
-    store: &ArrayStore,
-    in_ten: u64,
-    load: Load,
-) -> Result<Vec<(Duration, Duration)>, LabError> {
-    let (from, zeros) = (rt.now(), Bytes::from(vec![0; PIECE as usize]));
-    let mut random = Random::new(load.seed * 3);
-    let found = Rc::new(RefCell::new((Vec::new(), None)));
-    let mut under_way = Vec::new();
-    for number in 0.. {
-        rt.sleep(Duration::from_nanos(random.below(20_000_000_000 / in_ten.max(1)))).await;
-        if rt.now().since(from) >= load.time {
-            break;
-        }
-        let (rt, store, zeros, found) = (rt.clone(), store.clone(), zeros.clone(), found.clone());
-        under_way.push(rt.clone().spawn(async move {
-            let came = rt.now();
-            let ended = put(&store, number % NAMES, &zeros).await;
-            let took = (came.since(from), rt.now().since(came));
-            let mut found = found.borrow_mut();
-            match ended {
-                Err(error) => found.1 = Some(error),
-                Ok(()) => found.0.push(took),
-            }
-        }));
-    }
-    for put in under_way {
-        put.await.map_err(|_| LabError("a writer was lost".to_owned()))?;
-    }
-    let (took, error) = found.take();
-    error.map_or(Ok(took), Err)
+async fn puts(rt: &Runtime, store: &ArrayStore, in_ten_s: u64, load: Load) -> Result<Calls, LabError> {
+    let zeros = Bytes::from(vec![0; PIECE as usize]);
+    let mut number = 0;
+    come(rt, in_ten_s, load.time, Random::new(load.seed * 3), |_| {
+        let (store, zeros, name) = (store.clone(), zeros.clone(), number % NAMES);
+        number += 1;
+        async move { put(&store, name, &zeros).await }
+    })
+    .await
 }
 
 async fn put(store: &ArrayStore, number: u64, zeros: &Bytes) -> Result<(), LabError> {

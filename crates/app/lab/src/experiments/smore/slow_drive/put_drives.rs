@@ -1,15 +1,13 @@
 //! One of four drives of an object store at a hundredth of its speed: waiting times of puts. Each object has one copy,
 //! on a drive that the store chooses. (A row of `slow-drive`.)
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use shingle_drive_model::Drive as Model;
 use shingle_sim::{Random, Sim};
 use shingle_store_api::ObjectStore;
 
-use super::waits::{GOAL, Puts, SLOWER, WARM_UP, compared, ratio};
+use super::waits::{Calls, GOAL, SLOWER, WARM_UP, come, compared, ratio};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::report::row::{Better, Row};
@@ -39,7 +37,7 @@ pub(super) fn row(context: &Context) -> Result<Row, LabError> {
 }
 
 /// Puts that come at random times, also while earlier ones are under way.
-fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<Puts, LabError> {
+fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<Calls, LabError> {
     let drive = drive.clone();
     Sim::new(seed).run(move |rt| async move {
         let (engine, devices) = open(&rt, &drive, DRIVES).await?;
@@ -48,30 +46,11 @@ fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<P
         if slower > 1 {
             devices[1].set_slow_drive(Model::new(&drive.profile, drive.every), slower);
         }
-        let (from, mut random) = (rt.now(), Random::new(seed * 3));
-        let found = Rc::new(RefCell::new((Puts::default(), None)));
-        let mut under_way = Vec::new();
-        for number in 0.. {
-            rt.sleep(Duration::from_nanos(random.below(2_000_000_000 / PUTS))).await;
-            if rt.now().since(from) >= time {
-                break;
-            }
-            let (rt, store, found) = (rt.clone(), store.clone(), found.clone());
-            under_way.push(rt.clone().spawn(async move {
-                let came = rt.now();
-                let ended = put(&store, &number.to_string()).await;
-                let (came, took) = (came.since(from), rt.now().since(came));
-                let mut found = found.borrow_mut();
-                match ended {
-                    Err(error) => found.1 = Some(error),
-                    Ok(()) => found.0.took.push((came, took)),
-                }
-            }));
-        }
-        for put in under_way {
-            put.await.map_err(|_| LabError("a writer was lost".to_owned()))?;
-        }
-        let (puts, error) = found.take();
-        error.map_or(Ok(puts), Err)
+        let mut numbers = 0..;
+        come(&rt, PUTS * 10, time, Random::new(seed * 3), |_| {
+            let (store, number) = (store.clone(), numbers.next().unwrap_or(0_u64));
+            async move { put(&store, &number.to_string()).await }
+        })
+        .await
     })
 }

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use shingle_runtime::Runtime;
+use shingle_sim::Random;
+
+use crate::error::LabError;
+
 /// Factor by which one drive is slower.
 pub(super) const SLOWER: u32 = 100;
 /// Time before calls are counted.
@@ -10,21 +15,47 @@ pub(super) const WARM_UP: Duration = Duration::from_secs(60);
 /// Largest effect of a slow drive on the 99th percentile, as for GETs: clients notice more.
 pub(super) const GOAL: f64 = 1.5;
 
-/// Puts by the time when they came, from the start: the time of each.
+/// Calls: when each came, from the start, and the time that it took.
 #[derive(Default)]
-pub(super) struct Puts {
-    pub(super) took: Vec<(Duration, Duration)>,
-    pub(super) given_up: Option<Duration>,
-}
+pub(super) struct Calls(pub(super) Vec<(Duration, Duration)>);
 
-impl Puts {
-    /// Times of the puts that came in that interval, from the shortest.
+impl Calls {
+    /// Times of those that came in that interval, from the shortest.
     pub(super) fn between(&self, from: Duration, to: Duration) -> Vec<Duration> {
-        let within = self.took.iter().filter(|(came, _)| (from..to).contains(came));
+        let within = self.0.iter().filter(|(came, _)| (from..to).contains(came));
         let mut took: Vec<Duration> = within.map(|(_, took)| *took).collect();
         took.sort_unstable();
         took
     }
+}
+
+/// Makes calls that come at random times, so many in ten seconds, also while earlier ones are under way. Returns
+/// them in the order in which they came.
+pub(super) async fn come<C: Future<Output = Result<(), LabError>> + 'static>(
+    rt: &Runtime,
+    in_ten_s: u64,
+    time: Duration,
+    mut random: Random,
+    mut call: impl FnMut(&mut Random) -> C,
+) -> Result<Calls, LabError> {
+    let from = rt.now();
+    let mut under_way = Vec::new();
+    loop {
+        rt.sleep(Duration::from_nanos(random.below(20_000_000_000 / in_ten_s.max(1)))).await;
+        if rt.now().since(from) >= time {
+            break;
+        }
+        let (on, call) = (rt.clone(), call(&mut random));
+        under_way.push(rt.spawn(async move {
+            let came = on.now();
+            call.await.map(|()| (came.since(from), on.now().since(came)))
+        }));
+    }
+    let mut took = Vec::new();
+    for call in under_way {
+        took.push(call.await.map_err(|_| LabError("a call was lost".to_owned()))??);
+    }
+    Ok(Calls(took))
 }
 
 /// In seconds, of times from the shortest.
