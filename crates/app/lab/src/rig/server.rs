@@ -1,6 +1,6 @@
 //! The stores of a server in one simulation, with all that they share in a server: an object store on drives of its own and
-//! arrays beside it, one budget of memory, one thread. What is left out is HTTP, and `placement`, which finds a bucket's
-//! store and has nothing that a drive could hold.
+//! arrays beside it, one budget of memory, one thread. HTTP is left out, and `placement`, which finds a bucket's store and
+//! has nothing that a drive could hold.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -24,9 +24,9 @@ const ARRAYS: usize = 2;
 const SLOW: usize = 1;
 /// Bytes of a GET.
 const GET: u64 = 1 << 20;
-/// What arrays lose: nothing. Less than a thousandth is another order of tasks.
+/// Loss of arrays: none. Less than a thousandth is another order of tasks.
 const NOTHING: f64 = 1.001;
-/// What an object store loses: nothing that another draw would not. In a simulation it draws the time that its index's thread
+/// Loss of an object store: none that another draw would not bring. In a simulation it draws the time that its index's thread
 /// takes, and from the numbers from which a slow array draws its trials (AS-AVOID-1): its calls meet others than before.
 const ANOTHER_DRAW: f64 = 1.1;
 
@@ -46,7 +46,7 @@ const ON_DRIVES: Load = Load { objects: 4096, size: 1 << 20, gets: 16, puts: 40 
 /// The same of an array.
 const ON_ARRAY: Load = Load { objects: 256, size: 16 << 20, gets: 40, puts: 3 };
 
-/// Which store has a slow drive.
+/// The store with a slow drive.
 #[derive(Clone, Copy, PartialEq)]
 enum Slow {
     None,
@@ -111,7 +111,7 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     Ok(rows)
 }
 
-/// What each store's clients found: the object store's, then each array's.
+/// Findings of each store's clients: the object store's, then each array's.
 fn measure(server: &LabServer, slow: Slow, time: Duration, seed: u64) -> Result<Vec<Found>, LabError> {
     let server = server.clone();
     Sim::new(seed).run(move |rt| async move {
@@ -151,7 +151,7 @@ fn measure(server: &LabServer, slow: Slow, time: Duration, seed: u64) -> Result<
     })
 }
 
-/// Which of the object store's objects lie on the drive that is to be slow: those whose GET reads from it.
+/// For each of the object store's objects, true if it lies on the drive that is to be slow: its GET reads from it.
 async fn on_drive(stores: &Server, objects: u64) -> Result<Vec<bool>, LabError> {
     let reads = || stores.drives[SLOW].counts().reads.0;
     let mut found = Vec::new();
