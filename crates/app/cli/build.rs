@@ -32,7 +32,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder holds, in the order of its names; nothing in a file.
+/// Entries of a folder, in the order of their names; of a file, none.
 fn inside(folder: &Path) -> io::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());

@@ -18,6 +18,7 @@ mod examples;
 mod failure;
 mod findings;
 mod generate;
+mod identity;
 mod lab;
 mod object;
 mod serve;
@@ -31,9 +32,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
-
-/// Version, and the identity of the sources that it was built from, as `--version` shows them.
-const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), " (build ", env!("SHINGLE_BUILD"), ")");
+use crate::identity::BUILD;
 
 /// Storage on shingled drives: chunks, objects and S3, straight on zones.
 #[derive(Parser)]

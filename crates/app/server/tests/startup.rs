@@ -73,7 +73,7 @@ fn a_drive_that_is_gone_is_not_made_anew() {
         let noted = run_once(config(&data, &[&a, &b])).await;
         std::fs::rename(&b, scratch.path("elsewhere")).unwrap();
         let error = refused(config(&data, &[&a, &b])).await;
-        assert!(error.kind == ErrorKind::Drive && error.message.contains("not made anew"), "{error}");
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("nothing is made in its place"), "{error}");
         assert!(!b.exists());
         let error = refused(config(&data, &[&a])).await;
         assert!(error.kind == ErrorKind::Drive && error.message.contains("allow_missing_drives"), "{error}");
@@ -115,7 +115,7 @@ fn a_drive_is_not_made_while_another_is_away() {
         std::fs::rename(&b, scratch.path("b")).unwrap();
         let named = config(&renamed, &[&a, &b]);
         let error = refused(named.clone()).await;
-        assert!(error.kind == ErrorKind::Drive && error.message.contains("not made anew"), "{error}");
+        assert!(error.kind == ErrorKind::Drive && error.message.contains("nothing is made in its place"), "{error}");
         let without = Config { allow_missing_drives: true, ..named.clone() };
         run_once(without).await;
         assert!(!b.exists(), "it goes on without the drive, which it still names");

@@ -332,7 +332,10 @@ impl Profile {
             return wrong("interface_mb_s must be above zero".to_owned());
         }
         match (self.kind, &self.translation) {
-            (Kind::DmSmr, Some(translation)) => translation.check(self).or_else(wrong),
+            (Kind::DmSmr, Some(translation)) => {
+                let volatile = self.cache.write_cache.then_some(self.cache.write_cache_mib);
+                translation.check(self.flash.is_some(), volatile).or_else(wrong)
+            }
             (Kind::DmSmr, None) => wrong("a dm-smr drive has a [translation]".to_owned()),
             (_, Some(_)) => wrong("only dm-smr drives have a [translation]".to_owned()),
             (_, None) => Ok(()),

@@ -83,12 +83,6 @@ impl<T> Seat<T> {
         completed
     }
 
-    /// Operations that are not completed.
-    #[cfg(test)]
-    pub(crate) fn pending(&self) -> usize {
-        self.io.borrow().as_ref().map_or(0, |own| own.ring.pending())
-    }
-
     /// From now on the kernel refuses the ring.
     #[cfg(test)]
     pub(crate) fn sever(&self) {

@@ -173,12 +173,6 @@ impl<T> Ring<T> {
         owed || !self.ring.completion().is_empty() || self.has_room()
     }
 
-    /// Operations that are not completed.
-    #[cfg(test)]
-    pub(crate) fn pending(&self) -> usize {
-        self.queue.len() + self.in_flight as usize
-    }
-
     /// Gives the kernel the queued operations, as far as there is room, and collects those that are done. Does not
     /// wait.
     ///

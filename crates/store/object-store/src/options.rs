@@ -74,7 +74,7 @@ pub struct Options {
     pub names: BTreeMap<StoreId, String>,
     /// Drives of which the opening gives up these places, if it cannot read them, so that no later one looks at them (OS-REC-5):
     /// [`empty_given_up`](crate::ObjectStoreClient::empty_given_up) is to empty the files that have them. For an opening by someone who
-    /// knows that the drives will not get better. What rotted on these drives goes with them.
+    /// knows that the drives will not get better. Rot on these drives goes with them.
     pub accept_loss: BTreeMap<StoreId, Vec<Place>>,
     /// Open although drives are missing: their objects give errors, others work.
     pub allow_missing_drives: bool,

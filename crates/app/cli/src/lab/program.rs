@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::BUILD;
 use crate::failure::{Failure, Outcome};
+use crate::identity::BUILD;
 
 /// File name of the program.
 const NAME: &str = "shingle-lab";

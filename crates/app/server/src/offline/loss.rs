@@ -23,7 +23,7 @@ pub struct Unread {
 pub struct GivenUp {
     /// Places that were given up, in words.
     pub places: Vec<String>,
-    /// What became of their files.
+    /// The fate of their files.
     pub emptied: Emptied,
     /// Places that are left: they could be read when the others were shown, or lie on a drive of which such a place does.
     pub left: Vec<String>,

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Profile;
-
 /// The mapping layer of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "layer", rename_all = "kebab-case")]
@@ -95,14 +93,14 @@ pub struct MediaCache {
 }
 
 impl Translation {
-    /// The reason why no drive has these constants.
-    pub(super) fn check(&self, profile: &Profile) -> Result<(), String> {
+    /// The reason why no drive has these constants, with flash or not, and so many MiB of volatile cache if any.
+    pub(super) fn check(&self, flash: bool, volatile_mib: Option<u32>) -> Result<(), String> {
         match self {
-            Self::MediaCache(cache) => cache.check(profile),
+            Self::MediaCache(cache) => cache.check(volatile_mib),
             Self::SetAssociative(layer) if layer.band_mib == 0 || layer.cache_bands == 0 => {
                 Err("band_mib and cache_bands must be above zero".to_owned())
             }
-            Self::SetAssociative(layer) if layer.cache == CachePlace::Flash && profile.flash.is_none() => {
+            Self::SetAssociative(layer) if layer.cache == CachePlace::Flash && !flash => {
                 Err("a cache of flash needs [flash]".to_owned())
             }
             Self::SetAssociative(_) => Ok(()),
@@ -125,7 +123,7 @@ impl FullyAssociative {
 }
 
 impl MediaCache {
-    fn check(&self, profile: &Profile) -> Result<(), String> {
+    fn check(&self, volatile_mib: Option<u32>) -> Result<(), String> {
         let measures = [self.gap_ms, self.gather_ms, self.merge_ms, self.idle_ms, self.hold_ms];
         if measures.iter().any(|value| !(value.is_finite() && (0.0..=1e6).contains(value))) {
             return Err("a time of the translation is no measure of a drive".to_owned());
@@ -144,9 +142,7 @@ impl MediaCache {
                 "entry_max_kib must be at most 131072, so that the ring has room for several entries".to_owned()
             );
         }
-        if self.stream_min_mib == 0
-            || (profile.cache.write_cache && profile.cache.write_cache_mib <= self.stream_min_mib)
-        {
+        if self.stream_min_mib == 0 || volatile_mib.is_some_and(|mib| mib <= self.stream_min_mib) {
             return Err("write_cache_mib must be above stream_min_mib, and that above zero".to_owned());
         }
         Ok(())

@@ -54,7 +54,7 @@ impl Clone for Box<dyn Layer> {
     }
 }
 
-/// Where an internal command goes.
+/// Destination of an internal command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// The platters.

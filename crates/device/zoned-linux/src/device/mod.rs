@@ -246,27 +246,6 @@ mod tests {
         .unwrap();
     }
 
-    /// ZL-KD-1: the drive takes no more bytes for now.
-    #[test]
-    fn a_zone_has_one_write_at_the_drive() {
-        use std::io::Write;
-        let (mut file, other) = std::os::unix::net::UnixStream::pair().unwrap();
-        file.set_nonblocking(true).unwrap();
-        while file.write(&[0; 512]).is_ok() {}
-        file.set_nonblocking(false).unwrap();
-        real::run(|runtime| async move {
-            let device = no_drive(&runtime, std::os::fd::OwnedFd::from(file).into());
-            let writes: Vec<_> = [0, 0, 1].map(|zone| device.append(ZoneId(zone), block())).into_iter().collect();
-            let mut writes = join_all(writes);
-            assert!(poll_immediate(&mut writes).await.is_none());
-            runtime.sleep(std::time::Duration::from_millis(50)).await;
-            assert_eq!(device.shared.seat.pending(), 2, "one for each zone");
-            drop(other);
-            assert!(writes.await.iter().all(Result::is_err));
-        })
-        .unwrap();
-    }
-
     /// ZL-KD-4.
     #[test]
     fn a_drive_whose_ring_the_kernel_refuses_is_gone() {

@@ -26,7 +26,7 @@ pub struct Damage {
     pub store: StoreId,
     /// The drive, for people.
     pub drive: String,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// Description of the problem.
     pub why: String,

@@ -27,7 +27,7 @@ fn heal(world: &World) {
     world.drives.iter().for_each(crate::chunks::MemoryChunks::heal);
 }
 
-/// What an opening cannot read, of all drives.
+/// Places that an opening cannot read, of all drives.
 fn shown(world: &World) -> Shown {
     let report = with_store(world, |_, _| async {});
     let mut shown: Shown = (0..4).map(|drive| (StoreId(0xd0 + drive), Vec::new())).collect();

@@ -74,13 +74,17 @@ impl ZonedDevice for Platter {
 
 #[cfg(test)]
 mod tests {
+    use shingle_base::AlignedBuf;
+
     use super::*;
 
     #[test]
     fn writes_come_back_and_their_buffers_too_while_there_is_memory() {
         let drive = Platter::new(Geometry::hm_smr(Blocks(64), 4, 0, 4), 2 * BLOCK_SIZE);
         for (block, copied) in [(0, true), (1, true), (2, false)] {
-            let piece = Bytes::from(vec![block as u8 + 1; BLOCK_SIZE]);
+            let mut piece = AlignedBuf::zeroed(Blocks(1));
+            piece.fill(block as u8 + 1);
+            let piece = piece.freeze();
             drive.device.write_now(Lba(block), drive.copies(vec![piece.clone()])).unwrap();
             assert_eq!(piece.is_unique(), copied, "{block}");
             let read = drive.device.read_now(Lba(block), Blocks(1)).unwrap();

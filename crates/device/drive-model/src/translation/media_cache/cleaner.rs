@@ -1,4 +1,4 @@
-//! Which band is cleaned, and when: the oldest extent's, while the host is quiet or waits for room.
+//! Choice and time of cleaning: the band of the oldest extent, while the host is quiet or waits for room.
 
 use crate::translation::extents::Extent;
 use crate::translation::managed::Inside;

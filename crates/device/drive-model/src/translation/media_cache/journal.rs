@@ -15,7 +15,7 @@ pub(super) struct Waiting {
     pub(super) number: u64,
 }
 
-/// What the journal is at.
+/// Present work of the journal.
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// Nothing.

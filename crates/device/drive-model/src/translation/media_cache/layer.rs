@@ -18,13 +18,13 @@ use super::runs::Runs;
 use super::stream::Stream;
 
 /// Numbers of internal commands; those of reads are from `READ` on.
-pub(super) mod work {
+pub(crate) mod work {
     use super::Work;
 
-    pub(in super::super) const JOURNAL: Work = 0;
-    pub(in super::super) const CLEAN: Work = 1;
-    pub(in super::super) const STREAM: Work = 2;
-    pub(in super::super) const READ: Work = 16;
+    pub(crate) const JOURNAL: Work = 0;
+    pub(crate) const CLEAN: Work = 1;
+    pub(crate) const STREAM: Work = 2;
+    pub(crate) const READ: Work = 16;
 }
 
 /// Constants of a drive, in blocks, quanta and nanoseconds.
@@ -93,7 +93,7 @@ fn ms(value: f64) -> Nanos {
 }
 
 /// The drive of a profile with such a layer.
-pub(in crate::translation) fn drive(profile: &Profile, spec: &MediaCache, host: u64) -> Managed {
+pub(crate) fn drive(profile: &Profile, spec: &MediaCache, host: u64) -> Managed {
     let (layer, disk) = MediaCacheLayer::new(profile, spec, host);
     Managed::over(layer, Some(disk), None)
 }

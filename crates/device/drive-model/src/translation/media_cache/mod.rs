@@ -19,6 +19,7 @@ mod layout;
 mod log;
 mod runs;
 mod stream;
+mod streaming;
 mod writing;
 
 pub(super) use layer::drive;

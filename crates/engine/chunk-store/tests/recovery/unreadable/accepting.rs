@@ -150,7 +150,7 @@ fn a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted() {
             let (_, report) = opened_with(&rt, &device, accepting(&seen)).await;
             let healed = SimDevice::new(&rt, &device.crash_image(other));
             if report.unread == seen.unread {
-                // What was lost with a header does not grow by a block of its record.
+                // A block of a record adds nothing to the loss of its header.
                 assert!(report.accepted, "block {other}: {report:?}");
                 continue;
             }
@@ -162,7 +162,7 @@ fn a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted() {
                 holds(&store, 1, number * 10_000, 10_000, number).await;
             }
         }
-        // What can be read again need not be given up, and the rest is.
+        // Places that can be read again need not be given up; the rest is.
         let device = SimDevice::new(&rt, &device.crash_image(9));
         device.medium().heal();
         lose(&device, zone, BLOCKS[1], None);
