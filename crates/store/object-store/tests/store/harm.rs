@@ -1,5 +1,8 @@
 //! Chains of lives of objects on drives that fail reads, lose bytes and spoil them: an object has its own bytes or an
 //! error, and nothing is missing or back without damage that was told.
+//!
+//! Damage that an opening tells excuses the objects that were there by then, each until it is seen again or written anew. In
+//! the end all blocks can be read again: then only zones that are offline, and rot, excuse anything.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,7 +21,7 @@ use shingle_sim::clients::{BUCKET, bytes_of, commit, get, put};
 use shingle_sim::lives::{Harm, Life, survival, wear};
 use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::{ObjectStore, StoreError, StoreErrorKind, StoreResult};
-use shingle_zoned::ZonedDevice;
+use shingle_zoned::{ZoneState, ZonedDevice};
 
 use crate::lives::META_ZONES;
 use crate::zones::{chunk_options, formatted, object_options};
@@ -38,8 +41,10 @@ struct Key {
     acked: Option<Value>,
     /// Effects of later calls that were not answered, or with an error.
     unsure: Vec<Option<Value>>,
-    /// Damage that was told has taken its newest version.
-    hurt: bool,
+    /// Since it was written, and seen last, damage was told that may have taken it, or was done that shows as none.
+    excused: bool,
+    /// Other values that it was found to have.
+    instead: Vec<Option<Value>>,
 }
 
 /// Knowledge of a chain.
@@ -47,8 +52,9 @@ struct Key {
 struct Model {
     keys: BTreeMap<String, Key>,
     numbers: u64,
-    /// Some opening told of damage, or that it may not have seen all.
-    told: bool,
+    /// As [`Key::excused`], of the bucket; once it was missing, for good.
+    bucket_excused: bool,
+    bucket_missing: bool,
     /// Objects that gave errors, and that were gone or replaced by older ones.
     errors: u64,
     changed: u64,
@@ -58,11 +64,21 @@ struct Model {
 #[derive(Clone)]
 struct Scene {
     what: String,
-    /// The worst effect of its faults.
-    most: Harm,
     /// Nothing fails in this life.
     calm: bool,
+    /// Nor is anything lost for good.
+    whole: bool,
+    /// Bytes become wrong in this life, or are read wrong, and the drive does not say so: writes and reads prove nothing.
+    silent: bool,
     model: Rc<RefCell<Model>>,
+}
+
+impl Model {
+    /// Damage was told, or was done that shows as none: whatever is there by now may be hit.
+    fn excuse_all(&mut self) {
+        self.keys.values_mut().for_each(|key| key.excused = true);
+        self.bucket_excused = true;
+    }
 }
 
 /// Errors that drives are the cause of.
@@ -74,7 +90,9 @@ fn is_of_a_drive(error: &StoreError) -> bool {
 impl Scene {
     /// Holds what was found under a key against what is known.
     fn check(&self, name: &str, found: StoreResult<Bytes>) {
-        let told = self.may_lose();
+        if let Err(error) = &found {
+            self.no_bucket(name, error);
+        }
         let (what, model) = (&self.what, &mut *self.model.borrow_mut());
         let key = model.keys.entry(name.to_owned()).or_default();
         let found = match found {
@@ -87,18 +105,36 @@ impl Scene {
             Err(error) if matches!(error.kind, StoreErrorKind::NoSuchKey | StoreErrorKind::NoSuchBucket) => None,
             Err(error) => {
                 assert!(is_of_a_drive(&error), "{what}: {name}: {:?}: {error}", error.kind);
-                assert!(!self.calm || self.most > Harm::Passing, "{what}: {name}: {error}");
+                assert!(!self.whole, "{what}: {name}: {error}");
                 model.errors += 1;
                 return;
             }
         };
-        if found == key.acked || key.unsure.contains(&found) {
-            return;
+        let expected = found == key.acked || key.unsure.contains(&found);
+        let may_be = key.excused || key.instead.contains(&found);
+        assert!(expected || may_be, "{what}: {name} is {found:?}, and nothing was told: {key:?}");
+        assert!(expected || !self.whole, "{what}: {name} is {found:?} for good: {key:?}");
+        key.excused = self.silent;
+        if expected {
+            key.instead.clear();
+        } else {
+            key.instead.push(found);
+            model.changed += 1;
         }
-        assert!(told || key.hurt, "{what}: {name} is {found:?}, and nothing was told: {key:?}");
-        assert!(!self.calm || self.most > Harm::Passing, "{what}: {name} is {found:?} for good: {key:?}");
-        key.hurt = true;
-        model.changed += 1;
+    }
+
+    /// The bucket is missing, if that is what the error says.
+    fn no_bucket(&self, name: &str, error: &StoreError) {
+        if error.kind == StoreErrorKind::NoSuchBucket {
+            let model = &mut *self.model.borrow_mut();
+            assert!(
+                model.bucket_excused || model.bucket_missing,
+                "{}: {name}: no bucket, and nothing was told",
+                self.what
+            );
+            assert!(!self.whole, "{}: {name}: the bucket is gone for good", self.what);
+            model.bucket_missing = true;
+        }
     }
 
     /// A call that makes `value` of a key.
@@ -109,17 +145,19 @@ impl Scene {
             key.unsure.push(value);
         });
         match call.await {
-            Ok(_) => edit(&|key| (key.acked, key.unsure, key.hurt) = (value, Vec::new(), false)),
+            Ok(_) => {
+                edit(&|key| {
+                    (key.acked, key.unsure, key.instead) = (value, Vec::new(), Vec::new());
+                    key.excused = self.silent;
+                });
+                self.model.borrow_mut().bucket_excused &= self.silent;
+            }
             Err(error) => {
-                let may = is_of_a_drive(&error) || error.kind == StoreErrorKind::NoSuchBucket && self.may_lose();
+                self.no_bucket(name, &error);
+                let may = is_of_a_drive(&error) || error.kind == StoreErrorKind::NoSuchBucket;
                 assert!(may, "{}: {name}: {:?}: {error}", self.what, error.kind);
             }
         }
-    }
-
-    /// Something may be missing, or back.
-    fn may_lose(&self) -> bool {
-        self.model.borrow().told || self.most == Harm::Silent
     }
 
     async fn work(&self, store: &ObjectStoreClient, caller: u64, mut random: Random) {
@@ -161,7 +199,9 @@ impl Scene {
                     return None;
                 }
             };
-            self.model.borrow_mut().told |= !report.damage.is_empty() || report.hidden;
+            if !report.damage.is_empty() || report.hidden {
+                self.model.borrow_mut().excuse_all();
+            }
             let store = chunks.id();
             let (client, requests) = ChunkClient::channel(16);
             drop(rt.spawn(async move { chunks.serve(requests).await }));
@@ -169,7 +209,9 @@ impl Scene {
         }
         match ObjectEngine::open(rt.clone(), drives, Arc::new(index), object_options(true), None).await {
             Ok((engine, report)) => {
-                self.model.borrow_mut().told |= !report.damage.is_empty() || report.incomplete;
+                if !report.damage.is_empty() || report.incomplete {
+                    self.model.borrow_mut().excuse_all();
+                }
                 let store = engine.client();
                 Some((engine, store))
             }
@@ -234,6 +276,10 @@ fn chain(seed: u64) -> (u64, u64) {
         let what = format!("seed {seed}, {most:?}, life {number}, killed {killed} after {last:?}");
         let (moved, known, cut) = (index.clone(), model, random.number());
         let begins = number == 0;
+        let silent = drawn.iter().flatten().any(|life| life.harm == Harm::Silent);
+        let offline =
+            |medium: &Medium| data.clone().any(|zone| medium.image().zone(ZoneId(zone)).state == ZoneState::Offline);
+        let whole = calm && most < Harm::Silent && !media.iter().any(offline);
         (media, index, model) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let devices: Vec<SimDevice> = media
                 .into_iter()
@@ -247,7 +293,10 @@ fn chain(seed: u64) -> (u64, u64) {
                     }
                 })
                 .collect();
-            let scene = Scene { what, most, calm, model: Rc::new(RefCell::new(known)) };
+            let scene = Scene { what, calm, whole, silent, model: Rc::new(RefCell::new(known)) };
+            if silent {
+                scene.model.borrow_mut().excuse_all();
+            }
             if begins {
                 let (engine, store) = scene.open(&rt, &devices, moved.clone()).await.unwrap();
                 store.create_bucket(BUCKET).await.unwrap();
@@ -273,9 +322,10 @@ fn chain(seed: u64) -> (u64, u64) {
         });
         for medium in &media {
             match most {
-                Harm::Passing if number + 2 == LIVES => medium.heal(),
+                _ if number + 2 == LIVES => medium.heal(),
                 Harm::Passing => hide(&mut random, medium, &data),
-                _ => drop(wear(&mut random, medium, &geometry, &data)),
+                _ if wear(&mut random, medium, &geometry, &data) == Harm::Silent => model.excuse_all(),
+                _ => {}
             }
         }
         match random.below(4) {
