@@ -18,7 +18,8 @@
 //!   items that were taken count, and may be all that is left.
 //! - AS-EXAM-4: an item is torn only if too few fragments verify and those that cannot be read, or are away, would not
 //!   make up for it. If they might, nothing is judged: the opening is refused, and nothing is written (AS-PROBE-1). A set
-//!   is not taken for empty if none of its zones is there. Items that a snapshot covers count, and are not judged again.
+//!   is not taken for empty if none of its zones is there. Items that a snapshot covers count
+//!   also if they cannot be read.
 //! - AS-EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was
 //!   reset: it holds nothing of the set. A set of which no member has a head never had its first write acknowledged.
 //! - AS-EXAM-6: a closed set without any head is damaged, unless more of its heads than parity makes up for are holes:
@@ -258,7 +259,6 @@ impl Engine {
         let Doubtful { epoch, closed, members, there, holding, mut items, covered, mut unread } = doubtful;
         let certain = items.partition_point(|item| item.body.stamp() < torn_from);
         let certain = certain.max(items.len().saturating_sub(self.allocator.most()));
-        let certain = certain.max(items.partition_point(|item| item.block < covered));
         let mut checks = stream::iter(&items[certain..])
             .map(|item| self.verify_item(&members, there, &holding, item))
             .buffered(VERIFIED_AT_ONCE);
@@ -279,8 +279,11 @@ impl Engine {
             good += 1;
         }
         drop(checks);
+        if unread.is_some() {
+            good = good.max(items.partition_point(|item| item.block < covered));
+        }
         items.truncate(good);
-        let end = end_of(&items).max(covered);
+        let end = end_of(&items).max(if unread.is_some() { covered } else { 0 });
         let (digest, suspect) = (Digest::of(items), degraded);
         Examined::Holds(Holds { epoch, digest, end, closed, lost: None, suspect, unread })
     }
