@@ -18,7 +18,7 @@
 //!   items that were taken count, and may be all that is left.
 //! - AS-EXAM-4: an item is torn only if too few fragments verify and those that cannot be read, or are away, would not
 //!   make up for it. If they might, nothing is judged: the opening is refused, and nothing is written (AS-PROBE-1). A set
-//!   is not taken for empty if none of its zones is there. Items that a snapshot covers count
+//!   is not taken for empty if none of its zones is there, or if entries of a snapshot stand that lie in it. Items that a snapshot covers count
 //!   also if they cannot be read.
 //! - AS-EXAM-5: the newest life that a head tells of is the set's. A member of an older one was away when the set was
 //!   reset: it holds nothing of the set. A set of which no member has a head never had its first write acknowledged.
@@ -124,25 +124,29 @@ struct Walked {
     hole: Option<u32>,
 }
 
-/// A set of which no member that is there holds anything.
-fn without_holders(written: &Written) -> Examined {
-    match written.is_empty() {
-        true => Examined::Unread("none of its zones is there".into()),
-        false => Examined::Empty,
-    }
-}
-
 /// The first block behind items.
 fn end_of(items: &[DigestItem]) -> u32 {
     items.last().map_or(1, DigestItem::end)
 }
 
 impl Engine {
+    /// A set of which no member that is there holds anything. It is empty, unless entries of the snapshot stand that lie in it
+    /// (AS-REC-4): members that are away may hold those.
+    fn without_holders(&self, set: &ZoneSet, written: &Written) -> Examined {
+        if written.is_empty() {
+            return Examined::Unread("none of its zones is there".into());
+        }
+        if set.covered() > 0 && !self.was_emptied(set, written) {
+            return Examined::Unread("its zones that are there are empty, and too many others are away".into());
+        }
+        Examined::Empty
+    }
+
     /// Reads what a set holds of which it is certain what counts; `written` has its members whose drives are there.
     pub(crate) async fn examine(&self, id: SetId, set: &ZoneSet, written: &Written) -> Examined {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
-            return without_holders(written);
+            return self.without_holders(set, written);
         }
         let empty = written.len() - holding.len();
         let members = set.ordered_members(id);
@@ -179,7 +183,7 @@ impl Engine {
     pub(crate) async fn survey_set(&self, id: SetId, set: &ZoneSet, written: &Written) -> Surveyed {
         let holding: Written = written.iter().copied().filter(|(_, blocks)| *blocks > 0).collect();
         if holding.is_empty() {
-            return Surveyed::Certain(without_holders(written));
+            return Surveyed::Certain(self.without_holders(set, written));
         }
         let members = set.ordered_members(id);
         // Most open sets have no digest, which is known when the last member was asked. (AS-EXAM-7)

@@ -223,7 +223,7 @@ impl Engine {
 
     /// True if a set's contents are gone: it is empty, or its trim was interrupted, before which all live data was
     /// moved.
-    fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
+    pub(super) fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
         let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
         let gone = set.width() - written.len();
         if gone > self.code.parity() {
