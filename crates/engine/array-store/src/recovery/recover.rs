@@ -231,8 +231,8 @@ impl Engine {
             return false;
         }
         let trimmed = holds < written.len() && holds + gone < self.code.data();
-        // A first write may have reached few members, too: that is judged.
-        let may_be_begun = set.state() == SetState::Open && set.end() == u32::MAX;
+        // A first write may have reached few members, too: that is judged. Of a set that a snapshot covers it has reached all.
+        let may_be_begun = set.state() == SetState::Open && set.end() == u32::MAX && set.covered() == 0;
         holds == 0 || trimmed && !may_be_begun
     }
 
@@ -307,7 +307,9 @@ impl Engine {
             report.damage.push(format!("{id}: {lost}"));
         }
         let of_snapshot = digest.items.iter().any(is_snapshot);
-        let is_of_no_use = lost.is_none() && (of_snapshot || digest.items.is_empty());
+        // Entries of the newest snapshot that lie in it stand (AS-REC-4): then it is not emptied under them.
+        let stands = set.covered() > 0 && !self.was_emptied(set, &written);
+        let is_of_no_use = lost.is_none() && !stands && (of_snapshot || digest.items.is_empty());
         if is_known && (is_of_no_use || judged && self.is_elsewhere(id, &digest, scan)?) {
             // A snapshot that no superblock names, or what is not needed.
             set.emptied(Zones::Unclean);
