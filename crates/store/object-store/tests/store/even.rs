@@ -108,8 +108,8 @@ fn drives_fill_in_proportion_to_their_size() {
     }
 }
 
-/// OS-EVEN-1: parts of one upload, and segments of one object, are written to all drives. What is on its way at once makes a lead
-/// of a few segments: of 256 segments that is little.
+/// OS-EVEN-1: parts of one upload, and segments of one object, are written to all drives. Appends that are under way at once
+/// make a lead of a few segments: of 256 segments that is little.
 #[test]
 fn one_upload_is_on_all_drives() {
     for (seed, clients) in (1..=8).flat_map(|seed| [(seed, 1), (seed, 4)]) {
