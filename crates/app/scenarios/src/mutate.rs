@@ -84,7 +84,10 @@ fn random_bytes(random: &mut Random, most: u64) -> Vec<u8> {
 pub fn seal(parser: &str, bytes: &mut [u8]) {
     let put = |bytes: &mut [u8], at: usize, crc: u32| bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
     match parser {
-        "record_header" | "zone_head" | "superblock" if bytes.len() >= 96 => {
+        "record_header" | "zone_head" | "superblock" | "log_end_mark" | "log_link" | "log_journal_record"
+        | "log_zone_head" | "array_set_head" | "array_trailer"
+            if bytes.len() >= 96 =>
+        {
             let length = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]) as usize;
             if let Some(payload) = bytes[96..].get(..length).map(crc32c) {
                 put(bytes, 80, payload);

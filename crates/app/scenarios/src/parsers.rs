@@ -7,6 +7,7 @@ use shingle_array_store::parse as array_parse;
 use shingle_base::{ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::parse;
 use shingle_object_store::format::{ChunkName, EntryPlace, Header as EntryHeader, read_backup_piece};
+use shingle_record::parse as log_parse;
 use shingle_record::{DataInfo, Expect, Header, SlicePlan, Superblock, extract, parse_journal, read_zone_head};
 use shingle_zoned::parse_file_device;
 
@@ -14,15 +15,20 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 21] = [
+pub const ALL: [Parser; 28] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
     ("superblock", superblock),
     ("journal", journal),
+    ("log_end_mark", log_parse::end_mark),
+    ("log_link", log_parse::link),
+    ("log_journal_record", log_parse::journal_record),
+    ("log_zone_head", log_parse::zone_head),
     ("object_entry", object_entry),
     ("chunk_name", chunk_name),
     ("index_backup", index_backup),
+    ("index_row", shingle_object_store::parse::row),
     ("chunk_superblock", parse::superblock),
     ("chunk_journal_entry", parse::journal_entry),
     ("chunk_checkpoint_part", parse::checkpoint_part),
@@ -32,6 +38,8 @@ pub const ALL: [Parser; 21] = [
     ("array_digest", array_parse::digest),
     ("array_tombstones", array_parse::tombstones),
     ("array_marker", array_parse::marker),
+    ("array_set_head", array_parse::set_head),
+    ("array_trailer", array_parse::trailer),
     ("array_snapshot", array_snapshot),
     ("array_buffer", array_buffer),
     ("array_attributes", shingle_array_objects::parse::attributes),
@@ -69,6 +77,11 @@ pub fn slices(bytes: &[u8]) -> bool {
 /// A copy of the superblock.
 pub fn superblock(bytes: &[u8]) -> bool {
     Superblock::parse(bytes, ZoneId(0), 0).is_ok()
+}
+
+/// A record of a metadata log.
+pub fn log_record(bytes: &[u8]) -> bool {
+    log_parse::end_mark(bytes) | log_parse::link(bytes) | log_parse::journal_record(bytes) | log_parse::zone_head(bytes)
 }
 
 /// The payload of a journal record, and the entries in it.
@@ -115,10 +128,11 @@ pub fn file_device(bytes: &[u8]) -> bool {
     parse_file_device(bytes)
 }
 
-/// Superblock, its base, digest, tombstones and marker of an array.
+/// Superblock, its base, digest, tombstones, marker, head and trailer of an array.
 pub fn array(bytes: &[u8]) -> bool {
     let superblock = array_parse::superblock(bytes) | array_parse::superblock_chain(bytes);
-    superblock | array_parse::digest(bytes) | array_parse::tombstones(bytes) | array_parse::marker(bytes)
+    let small = array_parse::set_head(bytes) | array_parse::trailer(bytes) | array_parse::marker(bytes);
+    superblock | small | array_parse::digest(bytes) | array_parse::tombstones(bytes)
 }
 
 /// Chunks of the snapshot of an array's index.

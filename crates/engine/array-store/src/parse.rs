@@ -1,10 +1,10 @@
 //! The array's parsers of on-disk bytes, for fuzzing: each says whether the bytes make sense, and never panics.
 
 use bytes::Bytes;
-use shingle_record::INFO_SIZE;
+use shingle_record::{Expect, Header, INFO_SIZE};
 
 use crate::buffer;
-use crate::format::{Assembly, Digest, Marker, SetHead, Update, decode_tombstones};
+use crate::format::{Assembly, Digest, Marker, SET_HEAD, SetHead, Trailer, Update, decode_tombstones};
 use crate::index::{Index, Loader};
 
 /// The payload of a superblock that builds on no other.
@@ -53,11 +53,24 @@ pub fn tombstones(bytes: &[u8]) -> bool {
     decode_tombstones(bytes).is_some()
 }
 
-/// The info of a set's head or of a layout marker, and the payload of the latter.
+/// The info of a layout marker, and its payload.
 pub fn marker(bytes: &[u8]) -> bool {
     let Some((info, payload)) = bytes.split_first_chunk::<INFO_SIZE>() else { return false };
-    let head = SetHead::decode(info).is_some();
-    head && Marker::decode(info, payload).is_some()
+    Marker::decode(info, payload).is_some()
+}
+
+/// The record that opens a zone of a set.
+pub fn set_head(bytes: &[u8]) -> bool {
+    let Ok(header) = Header::decode(bytes, &Expect::default()) else { return false };
+    header.kind == SET_HEAD && SetHead::decode(&header.info).is_some()
+}
+
+/// The record behind a digest or a superblock.
+pub fn trailer(bytes: &[u8]) -> bool {
+    let Ok(header) = Header::decode(bytes, &Expect::default()) else { return false };
+    let found = Trailer::decode(&header);
+    assert!(found.is_none_or(|trailer| trailer.start < header.place.block), "it begins behind its trailer");
+    found.is_some()
 }
 
 /// Chunks of an index's snapshot, each behind its length (4), as its pieces have them.

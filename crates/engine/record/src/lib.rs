@@ -17,7 +17,7 @@ mod zone_head;
 pub use frame::{frame, keep_metadata, keep_unless_hollow, record_blocks};
 pub use header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 pub use meta_log::{
-    CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump,
+    CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump, parse,
     parse_journal, room_for_checkpoint,
 };
 pub use scan::{Scanned, ZoneScanner, read_block};

@@ -30,6 +30,7 @@ pub mod index;
 mod indexer;
 mod keys;
 mod options;
+pub mod parse;
 mod records;
 mod recovery;
 mod scan;

@@ -3,16 +3,21 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use shingle_array_store::{ArrayDrive, ArrayStore, BufferFile, BufferFiles, IndexPlace};
 use shingle_base::{Blocks, BufferPool, ChunkId, StoreId, ZoneId};
-use shingle_chunk_store::{ChunkStore, Stream};
+use shingle_chunk_store::{ChunkClient, ChunkStore, Stream};
 use shingle_erasure::Code;
+use shingle_object_store::index::{Space, Step, View};
+use shingle_object_store::{Drive, MemoryIndex, ObjectEngine, Options};
 use shingle_record::{Expect, Header, RecordPlace, RecordType, frame_sliced, parse_journal};
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_scenarios::parsers::{CHUNK, array_chain};
+use shingle_sim::clients::{bytes_of, commit, put};
 use shingle_sim::{Sim, SimDevice};
+use shingle_store_api::ObjectStore;
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 fn geometry() -> Geometry {
@@ -27,6 +32,7 @@ pub(crate) fn all() -> Vec<Vec<u8>> {
         harvest(medium, &mut found);
     }
     found.push(buffer);
+    found.extend(index_rows());
     found
 }
 
@@ -54,6 +60,42 @@ fn harvest(medium: &MemoryDevice, found: &mut Vec<Vec<u8>>) {
     }
 }
 
+/// All rows of the index of an object store.
+fn index_rows() -> Vec<Vec<u8>> {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &MemoryDevice::new(geometry()));
+        ChunkStore::format(&rt, Rc::new(device.clone()), &Default::default()).await.unwrap();
+        let (chunks, _) = ChunkStore::open(&rt, Rc::new(device.clone()), Default::default()).await.unwrap();
+        let id = chunks.id();
+        let (client, requests) = ChunkClient::channel(16);
+        drop(rt.spawn(async move { chunks.serve(requests).await }));
+        let (drives, index) = (vec![Drive { client, store: id, hides: false }], MemoryIndex::new());
+        let options = Options { segment_bytes: 4 << 10, part_bytes_min: 1, ..Options::default() };
+        let (engine, _) = ObjectEngine::open(rt.clone(), drives, Arc::new(index.clone()), options, None).await.unwrap();
+        let store = engine.client();
+        store.create_bucket("bucket").await.unwrap();
+        for number in 0..6 {
+            let data = bytes_of(number, 3000 * number as usize);
+            put(&store, "bucket", &format!("key/{number}"), &data, commit("e")).await.unwrap();
+        }
+        store.delete("bucket", "key/1").await.unwrap();
+        let upload = store.begin_upload("bucket", "parts", Default::default()).await.unwrap();
+        let mut part = store.begin_part("bucket", "parts", upload.id, 1).await.unwrap();
+        part.write(bytes_of(9, 9000)).await.unwrap();
+        part.commit(commit("p")).await.unwrap();
+        let mut rows = Vec::new();
+        for space in Space::ALL {
+            let row = &mut |_: &[u8], row: Bytes| {
+                rows.push(row.to_vec());
+                Step::Next
+            };
+            index.scan(space, &[], row).unwrap();
+        }
+        engine.close().await;
+        rows
+    })
+}
+
 fn chunk_store() -> MemoryDevice {
     Sim::new(1).run(|rt| async move {
         let device = SimDevice::new(&rt, &MemoryDevice::new(geometry()));
@@ -71,6 +113,10 @@ fn chunk_store() -> MemoryDevice {
             if number % 8 == 5 {
                 store.checkpoint().await.unwrap();
             }
+        }
+        // So many that the log goes on from zone to zone.
+        for _ in 0..40 {
+            store.checkpoint().await.unwrap();
         }
         device.image()
     })

@@ -29,6 +29,7 @@ mod error;
 mod format;
 mod log;
 mod opening;
+pub mod parse;
 mod reader;
 mod recover;
 mod write;
