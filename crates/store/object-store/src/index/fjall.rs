@@ -1,10 +1,10 @@
 //! The index in a directory of the local file system, kept by the LSM library fjall.
-
 //!
 //! The library takes no more writes after one that failed, for it cannot know what its files hold. They are then closed and
 //! opened again ([`Index::revive`]), once there is room for what opening writes: it stays readable until then.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::ops::Bound;
@@ -94,7 +94,8 @@ impl Opened {
     fn open(directory: &Path, cache_bytes: u64) -> IndexResult<Self> {
         let failed = |error: ::fjall::Error| {
             let kind = of_opening(&error);
-            IndexError::caused(format!("the index in {} cannot be opened", directory.display()), error).of_kind(kind)
+            IndexError::caused(format!("the index in {} cannot be opened", directory.display()), InWords(error))
+                .of_kind(kind)
         };
         let database = Database::builder(directory).cache_size(cache_bytes).worker_threads(2).open().map_err(failed)?;
         let keyspaces = Space::ALL
@@ -124,6 +125,27 @@ fn io_of(error: &::fjall::Error) -> Option<&std::io::Error> {
     None
 }
 
+/// An error of the library, for people: its own text is that of a programmer.
+#[derive(Debug)]
+struct InWords(::fjall::Error);
+
+impl fmt::Display for InWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (io_of(&self.0), &self.0) {
+            (Some(io), _) => io.fmt(f),
+            (None, ::fjall::Error::Poisoned) => f.write_str("an earlier write to it failed"),
+            (None, ::fjall::Error::Locked) => f.write_str("another process has it open"),
+            (None, error) => f.write_str(error.to_string().trim_start_matches("FjallError: ")),
+        }
+    }
+}
+
+impl std::error::Error for InWords {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
 /// Meaning of an error at opening. Files that end early or are not there are damage; that they cannot be
 /// opened or read is not.
 fn of_opening(error: &::fjall::Error) -> IndexErrorKind {
@@ -145,7 +167,7 @@ fn failed(what: &'static str) -> impl Fn(::fjall::Error) -> IndexError {
             (None, ::fjall::Error::Poisoned) => IndexErrorKind::Full,
             (None, _) => IndexErrorKind::Unreachable,
         };
-        IndexError::caused(format!("the index failed to {what}"), error).of_kind(kind)
+        IndexError::caused(format!("the index failed to {what}"), InWords(error)).of_kind(kind)
     }
 }
 
@@ -156,7 +178,7 @@ fn unread(what: &'static str) -> impl Fn(::fjall::Error) -> IndexError {
             ::fjall::Error::Poisoned => IndexErrorKind::Full,
             _ => of_opening(&error),
         };
-        IndexError::caused(format!("the index failed to {what}"), error).of_kind(kind)
+        IndexError::caused(format!("the index failed to {what}"), InWords(error)).of_kind(kind)
     }
 }
 
@@ -267,5 +289,25 @@ impl Index for FjallIndex {
 
     fn blocks(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_in_words() {
+        let full = || ::fjall::Error::Io(std::io::Error::from_raw_os_error(28));
+        for error in [full(), ::fjall::Error::Poisoned, ::fjall::Error::Locked] {
+            let text = failed("write")(error).to_string();
+            assert!(
+                text.starts_with("the index failed to write: ") && !text.contains(['{', '('])
+                    || text.contains("No space left"),
+                "{text}"
+            );
+            assert!(!text.contains("Fjall") && !text.contains("Os {"), "{text}");
+        }
+        assert_eq!(failed("write")(full()).kind(), IndexErrorKind::Full);
     }
 }
