@@ -301,12 +301,8 @@ mod tests {
         let full = || ::fjall::Error::Io(std::io::Error::from_raw_os_error(28));
         for error in [full(), ::fjall::Error::Poisoned, ::fjall::Error::Locked] {
             let text = failed("write")(error).to_string();
-            assert!(
-                text.starts_with("the index failed to write: ") && !text.contains(['{', '('])
-                    || text.contains("No space left"),
-                "{text}"
-            );
-            assert!(!text.contains("Fjall") && !text.contains("Os {"), "{text}");
+            assert!(text.starts_with("the index failed to write: "), "{text}");
+            assert!(!text.contains("Fjall") && !text.contains('{'), "{text}");
         }
         assert_eq!(failed("write")(full()).kind(), IndexErrorKind::Full);
     }
