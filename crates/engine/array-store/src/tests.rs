@@ -33,7 +33,7 @@ use crate::append::item::Item;
 use crate::engine::Engine;
 use crate::repair::membership::Survey;
 use crate::types::{Completion, DriveId, SetId, SetState, Version};
-use crate::zone_set::Phase;
+use crate::zone_set::{List, Phase};
 use crate::{
     ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RebuildOptions, RecoveryReport,
     ScrubOptions, format,
@@ -95,7 +95,7 @@ async fn filled(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore, SetId) {
         }
         rt.sleep(Duration::from_millis(1)).await;
     }
-    let (id, _) = store.0.sets.first(SetState::Closed).unwrap();
+    let (id, _) = store.0.sets.of(List::Closed).next().unwrap();
     (devices, store, id)
 }
 
@@ -140,7 +140,7 @@ fn a_stuck_set_does_not_count_as_free() {
     Sim::new(1).run(|rt| async move {
         let (_, store) = fresh(&rt).await;
         let free = store.0.free_sets();
-        let (_, set) = store.0.sets.first(SetState::Empty).unwrap();
+        let (_, set) = store.0.sets.of(List::Empty).next().unwrap();
         set.set_stuck(true);
         assert_eq!(store.0.free_sets(), free - 1);
     });

@@ -70,7 +70,7 @@ impl Engine {
             Some(stream) => stream,
             None => {
                 let Some(stream) = self.allocator.slot_beside(drive) else { return Ok(()) };
-                self.open_next(stream, RESERVED + 1).await?;
+                self.open_next(stream, Room { reserved: RESERVED + 1, ..Room::SPARE }).await?;
                 stream
             }
         };

@@ -69,6 +69,12 @@ impl Engine {
         Fit { avoided, ..self.fit_now() }
     }
 
+    /// Drives that the next set of a group, or of a stream without one, is to be without. (AS-LANE-3)
+    pub(crate) fn shunned(&self, group: Option<usize>) -> DriveSet {
+        let able = self.allocator.plan(|plan| !plan.is_cornered() && group.is_none_or(|group| plan.is_able(group)));
+        if able { self.paces.avoided() } else { NONE }
+    }
+
     fn fit_now(&self) -> Fit {
         Fit { homes: self.allocator.drives(), lossy: self.lossy_drives(), avoided: self.paces.avoided() }
     }

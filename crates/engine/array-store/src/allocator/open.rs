@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use super::Allocator;
 use super::groups::Overlap;
-use crate::append::open_set::{OpenSet, Stream};
+use crate::append::open_set::{OpenSet, Room, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
-use crate::types::{DriveSet, SetState};
+use crate::types::DriveSet;
 use crate::zone_set::{Group, List, Purpose};
 
 /// A set is being opened for a stream, until this is dropped: who needs one there waits.
@@ -51,7 +51,7 @@ impl Allocator {
 
 impl Engine {
     /// Opens the next set of a stream in place of the one that it has, unless somebody else is doing that.
-    pub(crate) async fn open_next(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<()> {
+    pub(crate) async fn open_next(self: &Rc<Self>, stream: Stream, room: Room) -> Result<()> {
         let allocator = &self.allocator;
         if !allocator.opening.borrow_mut().insert(stream) {
             return Ok(());
@@ -66,9 +66,9 @@ impl Engine {
                 false => self.close_set(open),
             }
         }
-        let next = match self.open_set(stream, reserved).await {
+        let next = match self.open_set(stream, room).await {
             // Nothing can be won, or the writer would leave more. (AS-CLEAN-4)
-            Err(error) if error.kind == ErrorKind::NoSpace && is_client && reserved < self.cleaners.reserved() => {
+            Err(error) if error.kind == ErrorKind::NoSpace && is_client && room.reserved < self.cleaners.reserved() => {
                 self.idle_cleaners_set().ok_or(error)?
             }
             next => next?,
@@ -88,8 +88,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens the next available set for `stream`, but for those that are reserved; none is won for it.
-    async fn open_set(self: &Rc<Self>, stream: Stream, reserved: usize) -> Result<OpenSet> {
+    /// Opens the next available set for `stream`, but for those that it leaves; none is won for it.
+    async fn open_set(self: &Rc<Self>, stream: Stream, room: Room) -> Result<OpenSet> {
         let group = match stream {
             Stream::User(slot) => Some(self.allocator.plan(|plan| plan.group_of(slot.into()))),
             Stream::Clean(_) | Stream::Snapshot | Stream::Cold => None,
@@ -97,11 +97,13 @@ impl Engine {
         let mut steps = 0;
         loop {
             self.running()?;
-            let available = self.sets.count(SetState::Available);
-            if available > reserved {
-                if available <= self.available_sets() / 2 && self.sets.first(SetState::Empty).is_some() {
+            let without = if room.choosy { self.shunned(group) } else { DriveSet::EMPTY };
+            let count = || self.sets.listed_without(List::Available, &without);
+            let available = count();
+            if available > room.reserved {
+                if available <= self.available_sets() / 2 && self.sets.listed_without(List::Empty, &without) > 0 {
                     self.replenish().await?;
-                    if self.sets.count(SetState::Available) <= reserved {
+                    if count() <= room.reserved {
                         continue;
                     }
                 }
@@ -149,11 +151,11 @@ impl Engine {
                     packed: matches!(stream, Stream::Clean(_) | Stream::Cold),
                 });
             }
-            let free = self.sets.free();
+            let free = self.sets.free_without(&without);
             if free > available {
                 // Sets that another task makes available are waited for, too. A writer that comes late looks again.
                 self.replenish().await?;
-                if self.sets.count(SetState::Available) > available || self.sets.free() < free {
+                if count() > available || self.sets.free_without(&without) < free {
                     continue;
                 }
             }

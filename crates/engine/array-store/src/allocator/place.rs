@@ -7,6 +7,8 @@ use crate::append::item::{Item, Placed, Started};
 use crate::append::open_set::{OpenSet, Room, Stream};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::types::DriveSet;
+use crate::zone_set::List;
 
 /// Kind of the writer.
 #[derive(Clone, Copy)]
@@ -94,29 +96,33 @@ impl Engine {
         let small = client && !matches!(item, Item::Run { .. });
         let mut asking = Asking { engine: self, who, item, chosen: None, number: None };
         // As long as several cleaners win something, sets are left for all of them.
-        let mut reserved = if room.reclaim { self.cleaners.reserved() } else { room.reserved };
+        let mut next = if room.reclaim { Room { reserved: self.cleaners.reserved(), ..room } } else { room };
         loop {
             // A small item goes to any open set before another one is won for it.
             if small {
-                match asking.placed(reserved).await {
+                match asking.placed(next).await {
                     Err(error) if error.kind == ErrorKind::NoSpace => {}
                     started => return started,
                 }
-                if let Anywhere::Started(started) = asking.anywhere(false).await? {
+                if let Anywhere::Started(started) = asking.anywhere(false, next.choosy).await? {
                     return Ok(started);
                 }
             }
             let full = loop {
-                match asking.placed(reserved).await {
+                match asking.placed(next).await {
                     // Nothing is kept from others meanwhile: what is small may fit in the open set.
                     Err(error) if error.kind == ErrorKind::NoSpace => {
-                        if room.reclaim && self.reclaim().await? {
+                        let without = if next.choosy { self.shunned(None) } else { DriveSet::EMPTY };
+                        if room.reclaim && self.reclaim_without(without).await? {
                             continue;
                         }
-                        if reserved == room.reserved {
+                        if client && next.choosy {
+                            next.choosy = false;
+                        } else if next.reserved == room.reserved {
                             break error;
+                        } else {
+                            next.reserved = room.reserved;
                         }
-                        reserved = room.reserved;
                     }
                     started => return started,
                 }
@@ -124,7 +130,7 @@ impl Engine {
             if !client {
                 return Err(full);
             }
-            match asking.anywhere(true).await? {
+            match asking.anywhere(true, next.choosy).await? {
                 Anywhere::Started(started) => return Ok(started),
                 Anywhere::Closed => {}
                 Anywhere::Full => return Err(full),
@@ -135,7 +141,7 @@ impl Engine {
 
 impl Asking<'_> {
     /// Waits until the item is on its way: in the open set of its stream, or in the next one.
-    async fn placed(&mut self, reserved: usize) -> Result<Started> {
+    async fn placed(&mut self, room: Room) -> Result<Started> {
         let engine = self.engine.clone();
         loop {
             let changed = engine.allocator.changed.notified();
@@ -144,19 +150,20 @@ impl Asking<'_> {
                 Answer::Wait => changed.await,
                 Answer::Open(stream) => {
                     self.leave();
-                    engine.open_next(stream, reserved).await?;
+                    engine.open_next(stream, room).await?;
                 }
             }
         }
     }
 
     /// The same, in any set that is open for clients and has room for it. If none has, the emptiest of those may be
-    /// closed of which cleaning wins something; the others keep their room, for smaller items.
-    async fn anywhere(&mut self, close: bool) -> Result<Anywhere> {
+    /// closed of which cleaning wins something; the others keep their room, for smaller items. One that is `choosy` leaves
+    /// the groups that clients keep away from.
+    async fn anywhere(&mut self, close: bool, choosy: bool) -> Result<Anywhere> {
         let engine = self.engine.clone();
         loop {
             let changed = engine.allocator.changed.notified();
-            if let Some(found) = self.ask_anywhere(close)? {
+            if let Some(found) = self.ask_anywhere(close, choosy)? {
                 self.leave();
                 return Ok(found);
             }
@@ -218,13 +225,16 @@ impl Asking<'_> {
     }
 
     /// Looks for a set that has room for the item; `None`: drives have to land something first.
-    fn ask_anywhere(&mut self, close: bool) -> Result<Option<Anywhere>> {
+    fn ask_anywhere(&mut self, close: bool, choosy: bool) -> Result<Option<Anywhere>> {
         self.is_wanted()?;
         let entry = self.item.entry_bytes();
         let mut closed = false;
         let mut full = Vec::new();
         for slot in self.allocator().plan(|plan| plan.roomy()) {
             let stream = Stream::User(slot as u8);
+            if choosy && !self.allocator().is_able(stream) {
+                continue;
+            }
             let Some(open) = self.allocator().take(stream) else { continue };
             if open.flights.failed.get() {
                 // It takes nothing any more.
@@ -283,12 +293,20 @@ impl Asking<'_> {
         (open, Some(started))
     }
 
-    /// True if a set has a drive that is avoided, and its group has others now: another is opened in its place, as long
-    /// as there are enough. (AS-LANE-2)
+    /// True if a set has a drive that is avoided, and its stream may have others now: another is opened in its place, as
+    /// long as there are enough. (AS-LANE-2, AS-LANE-3)
     fn is_done_without(&self, stream: Stream, open: &OpenSet) -> bool {
-        matches!(self.who, Who::Client(..))
-            && self.allocator().keeps_away_from(stream, open)
-            && self.engine.has_better_than(&open.set.drives())
+        match self.who {
+            Who::Client(..) => {
+                self.allocator().keeps_away_from(stream, open) && self.engine.has_better_than(&open.set.drives())
+            }
+            Who::Other(Stream::User(_)) => false,
+            Who::Other(stream) => {
+                let shunned = self.engine.shunned(None);
+                let others = || self.engine.sets.listed_without(List::Available, &shunned);
+                open.set.drives().meets(&shunned) && others() > stream.room().reserved
+            }
+        }
     }
 
     /// Fails if the array is closed, or the writer gone.

@@ -12,6 +12,10 @@
 //!   each other (AS-WINDOW-2).
 //! - AS-LANE-2: while a drive of a group is avoided, and there are groups of which none is, nobody begins an item
 //!   there, whatever it has reserved.
+//! - AS-LANE-3: nor is a set opened on a drive that is avoided, as long as others can be won: sets are counted, kept
+//!   available, cleaned and left for cleaners without those that have such a drive ([`Engine::shunned`]).
+//!
+//! [`Engine::shunned`]: crate::engine::Engine
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -37,15 +37,17 @@ pub(crate) struct Room {
     pub(crate) reserved: usize,
     /// Clean if there are no more; and leave more of them, for several cleaners, as long as that wins something.
     pub(crate) reclaim: bool,
+    /// Sets on drives that are avoided are left while there are others. (AS-LANE-3)
+    pub(crate) choosy: bool,
 }
 
 impl Room {
     /// All but the reserved ones.
-    pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true };
+    pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true, choosy: true };
     /// Everything.
-    const ALL: Self = Self { reserved: 0, reclaim: false };
+    const ALL: Self = Self { reserved: 0, reclaim: false, choosy: false };
     /// Of what is reserved for cleaning all but what cleaning itself cannot do without.
-    pub(crate) const SPARE: Self = Self { reserved: 1, reclaim: false };
+    pub(crate) const SPARE: Self = Self { reserved: 1, reclaim: false, choosy: false };
 }
 
 impl Stream {
@@ -53,7 +55,7 @@ impl Stream {
         match self {
             Self::Clean(0) => Room::ALL,
             // Items that find no room there go to the sets that cleaning writes anyway, or are moved later.
-            Self::Clean(_) | Self::Cold | Self::Snapshot => Room { reserved: RESERVED, reclaim: false },
+            Self::Clean(_) | Self::Cold | Self::Snapshot => Room { reserved: RESERVED, reclaim: false, choosy: true },
             Self::User(_) => Room::PLAIN,
         }
     }

@@ -8,7 +8,7 @@ use crate::append::open_set::{CUT_MIN, OpenSet, RESERVED};
 use crate::clean::cleaners::{Cleaner, Cleaners};
 use crate::clean::stuck::Conditions;
 use crate::engine::Engine;
-use crate::types::SetId;
+use crate::types::{DriveSet, SetId};
 use crate::zone_set::ZoneSet;
 
 impl Engine {
@@ -26,29 +26,31 @@ impl Engine {
         }
     }
 
-    /// Another cleaner, with what it empties: where that needs nothing of what is reserved. (AS-CLEAN-4)
-    pub(crate) fn another_cleaner(self: &Rc<Self>) -> Option<(Cleaner, SetId, Rc<ZoneSet>)> {
-        if self.free_sets() <= RESERVED {
+    /// Another cleaner, with what it empties on drives other than those: where that needs nothing of what is reserved.
+    /// (AS-CLEAN-4)
+    pub(crate) fn another_cleaner(self: &Rc<Self>, without: &DriveSet) -> Option<(Cleaner, SetId, Rc<ZoneSet>)> {
+        if self.sets.free_without(without) <= RESERVED {
             return None;
         }
-        let (id, set) = self.victim()?;
+        let (id, set) = self.victim(without)?;
         let cleaner = self.cleaners.another()?;
         Some((cleaner, id, set))
     }
 
-    /// The set to collect next, of those that nobody empties: those that lost a member's write first, then as the policy says. Sets
-    /// on drives on which nobody cleans come before others, unless they win far less: with two on the same drives neither is
-    /// faster than one.
-    pub(crate) fn victim(&self) -> Option<(SetId, Rc<ZoneSet>)> {
+    /// The set to collect next, of those that nobody empties and that are on none of those drives: those that lost a
+    /// member's write first, then as the policy says. Sets on drives on which nobody cleans come before others, unless
+    /// they win far less: with two on the same drives neither is faster than one.
+    pub(crate) fn victim(&self, without: &DriveSet) -> Option<(SetId, Rc<ZoneSet>)> {
         let now = self.stamps.last();
         let idle = |id| !self.cleaners.empty(id);
-        let best = self.sets.victim(now, |_| true, idle)?;
+        let best = self.sets.victim(now, |drives| !drives.meets(without), idle)?;
         let busy = self.cleaners.drives();
         if !best.1.drives().meets(&busy) {
             return Some(best);
         }
+        let apart = busy.with(without);
         let wins = |set: &ZoneSet| self.set_data(set).saturating_sub(set.live());
-        let apart = self.sets.victim(now, |drives| !drives.meets(&busy), idle);
+        let apart = self.sets.victim(now, |drives| !drives.meets(&apart), idle);
         let apart = apart.filter(|(_, set)| wins(set) >= wins(&best.1) / 4 * 3);
         Some(apart.unwrap_or(best))
     }

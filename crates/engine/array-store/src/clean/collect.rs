@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
 use crate::recovery::examine::{Examined, Holds};
 use crate::stats::add;
-use crate::types::{SetId, SetState};
+use crate::types::{DriveSet, SetId, SetState};
 use crate::zone_set::ZoneSet;
 
 /// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set
@@ -37,7 +37,12 @@ const STEP: usize = 1024;
 impl Engine {
     /// Wins space by collecting one set, or waits until others have won some. `false` if none can be won. (AS-WRITE-4)
     pub(crate) async fn reclaim(self: &Rc<Self>) -> Result<bool> {
-        self.win(self.free_sets()).await
+        self.reclaim_without(DriveSet::EMPTY).await
+    }
+
+    /// The same on other drives than those.
+    pub(crate) async fn reclaim_without(self: &Rc<Self>, drives: DriveSet) -> Result<bool> {
+        self.win(self.sets.free_without(&drives), drives).await
     }
 
     /// Collects up to `most` sets, as many at once as there are cleaners. Returns their number.
@@ -45,10 +50,10 @@ impl Engine {
         self.retry_stuck();
         let (left, done) = (Cell::new(most), Cell::new(0));
         let cleaning = (0..self.cleaners.most()).map(async |_| {
-            while left.get() > 0 && self.victim().is_some() {
+            while left.get() > 0 && self.victim(&DriveSet::EMPTY).is_some() {
                 left.set(left.get() - 1);
                 // Sets that others win are not its own.
-                if !self.win(usize::MAX).await? {
+                if !self.win(usize::MAX, DriveSet::EMPTY).await? {
                     break;
                 }
                 done.set(done.get() + 1);
@@ -59,33 +64,33 @@ impl Engine {
         Ok(done.get())
     }
 
-    /// Collects one set, unless more than so many are free. `false` if none can be.
-    async fn win(self: &Rc<Self>, free: usize) -> Result<bool> {
+    /// Collects one set on other drives than those, unless more than so many are free there. `false` if none can be.
+    async fn win(self: &Rc<Self>, free: usize, without: DriveSet) -> Result<bool> {
         self.writable()?;
         let engine = self.clone();
-        let winning = self.rt.spawn(async move { engine.win_space(free).await });
+        let winning = self.rt.spawn(async move { engine.win_space(free, &without).await });
         winning.await.unwrap_or_else(|_| Err(Error::stopped()))
     }
 
-    async fn win_space(self: &Rc<Self>, free: usize) -> Result<bool> {
+    async fn win_space(self: &Rc<Self>, free: usize, without: &DriveSet) -> Result<bool> {
         let _turn = self.cleaners.turn().await;
-        let Some(first) = self.win_beside(free).await? else { return Ok(true) };
+        let Some(first) = self.win_beside(free, without).await? else { return Ok(true) };
         loop {
             self.running()?;
-            if self.free_sets() > free {
+            if self.sets.free_without(without) > free {
                 return Ok(true);
             }
             // Items on their way come before the cleaner's last set is risked.
-            if self.free_sets() < RESERVED && self.space_comes() {
-                self.wait_for_space().await;
+            if self.sets.free_without(without) < RESERVED && self.space_comes(without) {
+                self.wait_for_space(without).await;
                 continue;
             }
-            if let Some((id, set)) = self.victim() {
+            if let Some((id, set)) = self.victim(without) {
                 match self.collect(&first, id, &set).await {
                     Ok(true) => return Ok(true),
                     Ok(false) => {}
-                    Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes() => {
-                        self.wait_for_space().await;
+                    Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes(without) => {
+                        self.wait_for_space(without).await;
                     }
                     Err(error) if error.kind == ErrorKind::NoSpace && self.cleaners.beside() => {
                         self.wait_for_cleaners(|cleaners| !cleaners.beside()).await;
@@ -93,8 +98,8 @@ impl Engine {
                     Err(error) if error.kind == ErrorKind::NoSpace => return Ok(false),
                     Err(error) => return Err(error),
                 }
-            } else if self.space_comes() {
-                self.wait_for_space().await;
+            } else if self.space_comes(without) {
+                self.wait_for_space(without).await;
             } else if self.cleaners.beside() {
                 // They come to an end, and do not wait for this one. (AS-CLEAN-4)
                 self.wait_for_cleaners(|cleaners| !cleaners.beside()).await;
@@ -106,17 +111,17 @@ impl Engine {
 
     /// Wins space beside the first cleaner as long as that is at work; gives it back once it is not. `None`: more sets
     /// are free.
-    async fn win_beside(self: &Rc<Self>, free: usize) -> Result<Option<Cleaner>> {
+    async fn win_beside(self: &Rc<Self>, free: usize, without: &DriveSet) -> Result<Option<Cleaner>> {
         let mut full = false;
         loop {
             self.running()?;
-            if self.free_sets() > free {
+            if self.sets.free_without(without) > free {
                 return Ok(None);
             }
             if let Some(first) = self.cleaners.first() {
                 return Ok(Some(first));
             }
-            let another = if full { None } else { self.another_cleaner() };
+            let another = if full { None } else { self.another_cleaner(without) };
             let Some((cleaner, id, set)) = another else {
                 self.wait_for_cleaners(|cleaners| !cleaners.first_is_at_work()).await;
                 full = false;
@@ -132,23 +137,24 @@ impl Engine {
         }
     }
 
-    /// Sets that wait for their readers before they are reset, or end and may be collected then; not those that somebody
-    /// waited for in vain: the caller may be who they wait for.
-    fn coming(&self) -> Vec<Rc<ZoneSet>> {
+    /// Sets on other drives than those that wait for their readers before they are reset, or end and may be collected
+    /// then; not those that somebody waited for in vain: the caller may be who they wait for.
+    fn coming(&self, without: &DriveSet) -> Vec<Rc<ZoneSet>> {
         let awaited = |set: &ZoneSet| set.awaited().is_none_or(|since| self.rt.now().since(since) < READERS_WAIT);
-        self.sets.coming().into_iter().filter(|set| awaited(set)).collect()
+        let comes = |set: &Rc<ZoneSet>| awaited(set) && !set.drives().meets(without);
+        self.sets.coming().into_iter().filter(comes).collect()
     }
 
-    pub(crate) fn space_comes(&self) -> bool {
-        !self.coming().is_empty()
+    pub(crate) fn space_comes(&self, without: &DriveSet) -> bool {
+        !self.coming(without).is_empty()
     }
 
-    /// Waits until some set is empty or closed; for each at most [`READERS_WAIT`] from when the first one waited for
+    /// Waits until some set on other drives than those is empty or closed; for each at most [`READERS_WAIT`] from when the first one waited for
     /// it, so that the waits of many do not add up.
-    pub(crate) async fn wait_for_space(&self) {
+    pub(crate) async fn wait_for_space(&self, without: &DriveSet) {
         let space = Box::pin(self.space.notified());
         let now = self.rt.now();
-        let waits = self.coming().into_iter().map(|set| {
+        let waits = self.coming(without).into_iter().map(|set| {
             let since = set.awaited().unwrap_or(now);
             set.set_awaited(Some(since));
             READERS_WAIT.saturating_sub(now.since(since))
@@ -188,7 +194,7 @@ impl Engine {
 
     /// Sets that hold nothing and can be used.
     pub(crate) fn free_sets(&self) -> usize {
-        self.sets.free()
+        self.sets.free_without(&DriveSet::EMPTY)
     }
 
     /// Bytes of data that a set holds if it is filled with full segments.
@@ -361,8 +367,11 @@ impl Engine {
             self.retry_stuck();
             let least = self.cleaners.reserved() + 1;
             let low = (FREE_LOW * self.allocator.groups()).min(self.sets.len() / 10).max(least);
-            if self.free_sets() + others < low && self.victim().is_some() {
-                match self.reclaim().await {
+            let is_low =
+                |without: &DriveSet| self.sets.free_without(without) + others < low && self.victim(without).is_some();
+            // Sets that clients keep away from do not help them. (AS-LANE-3)
+            if let Some(without) = [self.shunned(None), DriveSet::EMPTY].into_iter().find(is_low) {
+                match self.reclaim_without(without).await {
                     Ok(true) => continue,
                     Ok(false) => {}
                     Err(error) => {

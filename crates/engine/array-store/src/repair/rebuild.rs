@@ -28,7 +28,7 @@ use crate::format::Member;
 use crate::repair::membership::{Spares, Survey, is_dead};
 use crate::repair::told::Told;
 use crate::repair::told::{RebuildOptions, RebuildProgress};
-use crate::types::{DriveId, SetId, SetState};
+use crate::types::{DriveId, DriveSet, SetId, SetState};
 use crate::zone_set::{Group, List, ZoneSet};
 
 /// Sets between two superblocks: what a power cut costs at most.
@@ -383,9 +383,9 @@ impl Rebuild<'_> {
             let useful = |set: &ZoneSet| set.has_member(|member| fits(member.drive));
             let free = || self.engine.sets.of(List::Empty).any(|(_, set)| set.idle() && useful(&set));
             // A won set is reset when its readers are gone; one slow reader must not hold up everything.
-            while !free() && self.engine.space_comes() {
+            while !free() && self.engine.space_comes(&DriveSet::EMPTY) {
                 self.engine.running()?;
-                self.engine.wait_for_space().await;
+                self.engine.wait_for_space(&DriveSet::EMPTY).await;
             }
             return Ok(won || free());
         }

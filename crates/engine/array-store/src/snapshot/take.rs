@@ -218,7 +218,7 @@ impl Engine {
     async fn win_for_snapshot(self: &Rc<Self>) -> Result<bool> {
         self.snapshots.waits.set(true);
         self.space.notify_waiters();
-        let won = self.reclaim().await;
+        let won = self.reclaim_without(self.shunned(None)).await;
         self.snapshots.waits.set(false);
         won
     }
@@ -238,6 +238,9 @@ impl Engine {
             match self.append_with(Stream::Snapshot, room, &item).await {
                 Err(error) if error.kind == ErrorKind::NoSpace && room.reserved == RESERVED => {
                     if !self.win_for_snapshot().await? {
+                        if std::mem::take(&mut room.choosy) {
+                            continue;
+                        }
                         if self.snapshots.held_by_tombstones.borrow().is_empty() {
                             return Err(error);
                         }

@@ -137,12 +137,16 @@ impl Superblocks {
         {
             let mut keepers = self.keepers.borrow_mut();
             keepers.retain(|drive, _| drives.usable(*drive).is_some());
+            let (avoided, there) = (source.avoided(), drives.all_usable());
+            if there.iter().filter(|(drive, _)| !avoided.has(*drive)).count() >= wanted {
+                keepers.retain(|drive, _| !avoided.has(*drive));
+            }
             while keepers.len() > wanted {
                 keepers.pop_last();
             }
         }
         let lack = wanted.saturating_sub(self.keepers.borrow().len());
-        let mut left = self.in_turn(drives, lack);
+        let mut left = self.in_turn(source, lack);
         left.retain(|(drive, _)| !self.keepers.borrow().contains_key(drive) && !failed.tried.contains(drive));
         loop {
             let lack = wanted.saturating_sub(self.keepers.borrow().len());

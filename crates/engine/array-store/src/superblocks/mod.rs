@@ -38,7 +38,7 @@ use crate::drives::Drives;
 use crate::drives::asking::{at, is_lost};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{DriveState, SUPERBLOCK, SetEntry, Superblock, frame_trailer, set_bytes};
-use crate::types::{DriveId, SetId};
+use crate::types::{DriveId, DriveSet, SetId};
 use crate::zone_set::SetTable;
 use keeper::Keeper;
 
@@ -137,6 +137,11 @@ pub(crate) trait Source {
 
     /// Number of drives that a superblock goes to.
     fn copies(&self) -> u8;
+
+    /// Drives that get one only where the others are too few: they write slowly, and everybody would wait.
+    fn avoided(&self) -> DriveSet {
+        DriveSet::EMPTY
+    }
 
     /// So many drives may have none while the newest is found for certain.
     fn unread_most(&self) -> usize {
@@ -265,12 +270,18 @@ impl Superblocks {
         let all: Vec<(SetId, Option<SetEntry>)> = source.sets().entries();
         let payload = superblock.encode(None, &all);
         source.sets().forget_changes(u64::MAX, u64::MAX);
-        Ok(self.write_whole(source.drives(), &superblock, &payload, wanted).await)
+        Ok(self.write_whole(source, &superblock, &payload, wanted).await)
     }
 
-    async fn write_whole(&self, drives: &Drives, superblock: &Superblock, payload: &[u8], wanted: usize) -> Written {
-        let everywhere = wanted == usize::MAX;
-        let mut order = self.in_turn(drives, wanted);
+    async fn write_whole(
+        &self,
+        source: &impl Source,
+        superblock: &Superblock,
+        payload: &[u8],
+        wanted: usize,
+    ) -> Written {
+        let (drives, everywhere) = (source.drives(), wanted == usize::MAX);
+        let mut order = self.in_turn(source, wanted);
         if everywhere {
             // A drive that joins first: were it named elsewhere before it has a superblock, it would be missed after a
             // power cut, and is not known as a part of the array.
@@ -307,11 +318,12 @@ impl Superblocks {
         written
     }
 
-    /// The drives in use, from the one whose turn it is; the turn goes on by `wanted`.
-    fn in_turn(&self, drives: &Drives, wanted: usize) -> Vec<(DriveId, Rc<dyn ZonedDevice>)> {
-        let mut order = drives.all_usable();
+    /// The drives in use, from the one whose turn it is, those that are avoided last; the turn goes on by `wanted`.
+    fn in_turn(&self, source: &impl Source, wanted: usize) -> Vec<(DriveId, Rc<dyn ZonedDevice>)> {
+        let (mut order, avoided) = (source.drives().all_usable(), source.avoided());
         let turn = self.turn.get() % order.len().max(1);
         order.rotate_left(turn);
+        order.sort_by_key(|(drive, _)| avoided.has(*drive));
         self.turn.set(turn + wanted.min(order.len()));
         order
     }

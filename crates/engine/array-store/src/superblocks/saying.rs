@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{BufferName, DriveState, Superblock, VERSION};
 use crate::superblocks::Source;
-use crate::types::DriveId;
+use crate::types::{DriveId, DriveSet};
 use crate::zone_set::SetTable;
 
 impl Engine {
@@ -116,6 +116,10 @@ impl Source for Saying<'_> {
 
     fn copies(&self) -> u8 {
         self.engine.superblock.next_copies(self.engine.code, &self.engine.drives)
+    }
+
+    fn avoided(&self) -> DriveSet {
+        self.engine.paces.avoided()
     }
 
     fn next_generation(&self) -> u64 {

@@ -9,7 +9,7 @@ use shingle_sim::{Medium, Random, Survival, seeds};
 use super::*;
 use crate::append::open_set::RESERVED;
 use crate::clean::cleaners::Cleaners;
-use crate::zone_set::List;
+use crate::types::DriveSet;
 
 const SEGMENT: u32 = 40_000;
 
@@ -100,16 +100,16 @@ fn the_next_victim_lies_on_other_drives() {
         fill(&rt, &store, &mut random, &mut 0, &mut all).await;
         thin(&store, &mut random, 0.3, &mut all).await;
         let engine = &store.0;
-        let (first, set) = engine.victim().unwrap();
+        let (first, set) = engine.victim(&DriveSet::EMPTY).unwrap();
         let cleaner = engine.cleaners.first().unwrap();
         let _victim = cleaner.take(first, &set);
-        let (second, other) = engine.victim().unwrap();
+        let (second, other) = engine.victim(&DriveSet::EMPTY).unwrap();
         assert!(second != first && !other.drives().meets(&set.drives()));
         // There is one on the drives of the first from which everything is won.
         let near = |(id, near): &(SetId, Rc<crate::zone_set::ZoneSet>)| *id != first && near.drives() == set.drives();
         let (third, near) = engine.sets.of(crate::zone_set::List::Closed).find(near).unwrap();
         near.set_live(0);
-        assert_eq!(engine.victim().unwrap().0, third);
+        assert_eq!(engine.victim(&DriveSet::EMPTY).unwrap().0, third);
     });
 }
 
@@ -206,7 +206,7 @@ fn who_waits_for_a_set_that_is_being_emptied_wakes_nobody() {
         thin(&store, &mut random, 0.5, &mut all).await;
         store.gc(3).await.unwrap();
         let engine = &store.0;
-        let (cleaner, id, set) = engine.another_cleaner().unwrap();
+        let (cleaner, id, set) = engine.another_cleaner(&DriveSet::EMPTY).unwrap();
         let emptying = async {
             let victim = cleaner.take(id, &set);
             rt.sleep(Duration::from_secs(1)).await;
@@ -243,7 +243,7 @@ fn cleaners_that_win_nothing_do_not_wake_each_other() {
         let reads = || devices.iter().map(|device| device.counts().reads.0).sum::<u64>();
         let before = reads();
         rt.sleep(Duration::from_secs(100)).await;
-        assert!(engine.victim().is_some() && engine.drives.missing().is_empty(), "the case is not met");
+        assert!(engine.victim(&DriveSet::EMPTY).is_some() && engine.drives.missing().is_empty(), "the case is not met");
         assert!(reads() - before < 1_000, "{} reads in 100 seconds", reads() - before);
     });
 }
@@ -256,7 +256,7 @@ fn a_cleaner_that_won_nothing_wakes_nobody_who_waits_for_space() {
         let (mut random, mut all) = (Random::new(1), Expected::new());
         fill(&rt, &store, &mut random, &mut 0, &mut all).await;
         let engine = &store.0;
-        let (id, set) = engine.sets.first(SetState::Closed).unwrap();
+        let (id, set) = engine.sets.of(List::Closed).next().unwrap();
         let space = engine.space.notified();
         let cleaner = engine.cleaners.first().unwrap();
         drop(cleaner.take(id, &set));
@@ -281,7 +281,7 @@ fn clients_of_an_array_with_many_cleaners_clean_nothing_while_sets_are_free() {
             }
             assert_eq!(store.0.counters.cleaned.get(), 0, "cleaned with {} free sets", store.0.free_sets());
         }
-        assert!(store.0.victim().is_some(), "the case is not met");
+        assert!(store.0.victim(&DriveSet::EMPTY).is_some(), "the case is not met");
     });
 }
 

@@ -88,7 +88,7 @@ async fn almost_full(rt: &Runtime, store: &ArrayStore) -> (SetId, String) {
         store.put(format!("o{number}"), bytes(1, 19_000), Bytes::new()).await.unwrap();
         rt.sleep(Duration::from_millis(1)).await;
     }
-    let (id, _) = store.0.sets.first(SetState::Closed).unwrap();
+    let (id, _) = store.0.sets.of(List::Closed).next().unwrap();
     let lies_there = |name: &String| {
         let version = store.head(name.as_bytes()).unwrap().version;
         store.0.index().unwrap().part(name.as_bytes(), version, 0).unwrap().is_some_and(|place| place.set == id)

@@ -19,7 +19,7 @@ fn a_drive_that_is_away_while_a_set_is_reset_is_given_up_where_it_could_be_belie
             assert_eq!((report.missing_drives.len(), report.damage), (1, vec![]));
             let state = |store: &ArrayStore| store.0.drives.entries()[0].state;
             assert_eq!(state(&store), DriveState::Present, "{data}+{parity}: being away is no failure");
-            let (_, set) = store.0.sets.first(SetState::Empty).unwrap();
+            let (_, set) = store.0.sets.of(List::Empty).next().unwrap();
             store.0.reset_zones(&set).await.unwrap();
             let expected = if given_up { DriveState::Failed } else { DriveState::Present };
             assert_eq!(state(&store), expected, "{data}+{parity}");

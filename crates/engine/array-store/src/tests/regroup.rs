@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::repair::membership::prepare;
-use crate::zone_set::{List, ZoneSet};
+use crate::zone_set::ZoneSet;
 
 /// An array of 2+1 on three drives with many sets available, and a fourth one that has joined, and of whose zones no set was formed.
 async fn joined(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {

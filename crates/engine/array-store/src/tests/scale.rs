@@ -1,7 +1,7 @@
 //! Arrays with very many sets.
 
 use super::*;
-use crate::zone_set::{List, Purpose};
+use crate::zone_set::Purpose;
 
 const SETS: usize = 100_000;
 

@@ -151,7 +151,7 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
             store.put(format!("{number:x<900}"), bytes(3, 10), bytes(4, 900)).await.unwrap();
         }
         let engine = store.0.clone();
-        let (id, _) = engine.sets.first(SetState::Closed).unwrap();
+        let (id, _) = engine.sets.of(List::Closed).next().unwrap();
         devices.iter().for_each(|device| device.set_latency(Duration::from_secs(1)));
         let taking = {
             let store = store.clone();

@@ -93,7 +93,7 @@ fn what_fits_of_a_batch_is_stored() {
 fn waits_for_readers_do_not_add_up() {
     Sim::new(1).run(|rt| async move {
         let (_devices, store) = full(&rt, 1, 3).await;
-        let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
+        let (id, set) = store.0.sets.of(List::Closed).next().unwrap();
         let reader = store.0.sets.pin(id);
         empty(&store, id).await;
         assert!(store.0.collect_alone(id, &set).await.unwrap() && set.is_leaving(), "the case is not met");
@@ -120,7 +120,7 @@ fn waits_for_readers_do_not_add_up() {
 fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
     Sim::new(1).run(|rt| async move {
         let (devices, store) = full(&rt, 1, 4).await;
-        let (id, set) = store.0.sets.first(SetState::Closed).unwrap();
+        let (id, set) = store.0.sets.of(List::Closed).next().unwrap();
         let reader = store.0.sets.pin(id);
         empty(&store, id).await;
         assert!(store.0.collect_alone(id, &set).await.unwrap() && set.is_leaving(), "the case is not met");

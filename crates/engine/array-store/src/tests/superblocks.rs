@@ -8,7 +8,6 @@ use shingle_sim::{Random, Survival, seeds};
 use super::*;
 use crate::format::{BufferName, SetEntry};
 use crate::recovery::gather::look_at;
-use crate::zone_set::List;
 
 /// Tables at the times when superblocks were written, by a number that the superblock has.
 type Said = BTreeMap<u64, Vec<Option<SetEntry>>>;

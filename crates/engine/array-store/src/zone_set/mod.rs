@@ -220,14 +220,20 @@ impl SetTable {
         [empty, available, open, closed, indexed, index]
     }
 
-    /// The first set in that state.
-    pub(crate) fn first(&self, state: SetState) -> Option<(SetId, Rc<ZoneSet>)> {
-        self.of(List::of(state)).next()
+    /// Sets that hold nothing and can be used, but for those on some drives.
+    pub(crate) fn free_without(&self, drives: &DriveSet) -> usize {
+        [List::Empty, List::Offered, List::Available].into_iter().map(|list| self.listed_without(list, drives)).sum()
     }
 
-    /// Sets that hold nothing and can be used.
-    pub(crate) fn free(&self) -> usize {
-        [List::Empty, List::Offered, List::Available].into_iter().map(|list| self.listed(list)).sum()
+    /// Number of sets in a list that are on none of those drives.
+    pub(crate) fn listed_without(&self, list: List, without: &DriveSet) -> usize {
+        if *without == DriveSet::EMPTY {
+            return self.listed(list);
+        }
+        self.with_groups(|all| {
+            let apart = all.iter().filter(|(drives, _)| !drives.meets(without));
+            apart.map(|(_, group)| group.list(list).len()).sum()
+        })
     }
 
     /// The first set behind `after` that holds something, and how many there are from it on: counted without a look at

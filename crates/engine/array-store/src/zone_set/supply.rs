@@ -7,7 +7,7 @@ use shingle_zoned::ZoneOp;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{SetId, SetState};
-use crate::zone_set::{Phase, Pin, ZoneSet, Zones};
+use crate::zone_set::{List, Phase, Pin, ZoneSet, Zones};
 
 impl Engine {
     /// Sets that are kept available: at least one more than what is reserved, or clients would have none without
@@ -19,7 +19,9 @@ impl Engine {
     /// Makes empty sets available until there are as many as the pool holds. (SMORE, section III-C.)
     pub(crate) async fn replenish(&self) -> Result<()> {
         let _one = self.replenishing.lock().await;
-        let wanted = self.available_sets().saturating_sub(self.sets.count(SetState::Available));
+        // Sets that clients keep away from are none for them. (AS-LANE-3)
+        let available = self.sets.listed_without(List::Available, &self.shunned(None));
+        let wanted = self.available_sets().saturating_sub(available);
         let chosen = self.for_groups(wanted);
         self.offer(chosen).await
     }
@@ -27,7 +29,8 @@ impl Engine {
     /// Makes empty sets available that fit a group better than any that is.
     pub(crate) async fn replenish_group(&self, group: usize) -> Result<()> {
         let _one = self.replenishing.lock().await;
-        if self.sets.count(SetState::Available) >= 2 * self.available_sets() {
+        let available = self.sets.listed_without(List::Available, &self.shunned(Some(group)));
+        if available >= 2 * self.available_sets() {
             return Ok(());
         }
         let chosen = self.better_for(group, self.options.available_sets);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use shingle_array_store::{ArrayStore, Options};
 use shingle_base::Blocks;
 use shingle_erasure::Code;
@@ -22,12 +23,19 @@ const LATENCY: Duration = Duration::from_millis(5);
 /// Objects that are written over and over.
 const OBJECTS: u64 = 24;
 
+/// Bytes of a large one.
+const LARGE: usize = 300_000;
+
 /// An array of 4+2 on so many drives, that works in the background.
 async fn array(rt: &Runtime, drives: usize, slow_for_most: Duration) -> (Vec<SimDevice>, ArrayStore) {
+    let options = Options { slow_for_most: Some(slow_for_most), open_sets: Some(4), ..Options::default() };
+    array_with(rt, drives, options).await
+}
+
+async fn array_with(rt: &Runtime, drives: usize, options: Options) -> (Vec<SimDevice>, ArrayStore) {
     let geometry = Geometry::hm_smr(Blocks(400), 60, 0, 20);
     let shape = ArrayShape { code: Code::new(4, 2).unwrap(), segment_length: 50_000, drives: vec![geometry; drives] };
     let devices = powered(rt, &formatted(&shape));
-    let options = Options { slow_for_most: Some(slow_for_most), open_sets: Some(4), ..Options::default() };
     let (store, _) = open(rt, &devices, options).await;
     devices.iter().for_each(|device| device.set_latency(LATENCY));
     (devices, store)
@@ -104,6 +112,46 @@ fn puts_go_to_groups_without_a_drive_that_writes_slowly() {
             assert_all_is_there(&rt, store, &devices).await;
         });
     }
+}
+
+/// AS-LANE-3: groups without the slow drive take what is written for as long as space can be won there, however much that is, also
+/// where superblocks say what changed.
+#[test]
+fn groups_without_a_slow_drive_are_cleaned_while_it_is_avoided() {
+    for seed in seeds(2) {
+        Sim::new(seed).run(move |rt| async move {
+            let whole_table = if seed % 2 == 0 { 0 } else { Options::default().whole_table };
+            let options = Options { open_sets: Some(4), whole_table, ..Options::default() };
+            let (devices, store) = array_with(&rt, 12, options).await;
+            busy_drive(&devices, seed).set_faults(slow_at_writes());
+            let mut took = Vec::new();
+            for round in 0..70 {
+                let began = rt.now();
+                join_all((0..32).map(|number| put_large(&store, (round + number) % OBJECTS))).await;
+                took.push(rt.now().since(began));
+            }
+            let stats = store.stats().unwrap();
+            assert!(stats.cleaned > 60, "seed {seed}: the case is not met: {stats:?}");
+            assert_eq!((stats.drives_slow, stats.drives_missing), (1, 0), "seed {seed}: {stats:?}");
+            // By then those that were on their way to the drive have landed.
+            let after = &mut took[15..];
+            after.sort_unstable();
+            let (median, longest) = (after[after.len() / 2], after[after.len() - 1]);
+            assert!(longest < 2 * median, "seed {seed}: puts take {longest:?}, and {median:?} mostly");
+            for number in 0..OBJECTS {
+                let reader = store.open_object(name(number)).unwrap();
+                let mut bytes = Vec::new();
+                while (bytes.len() as u64) < reader.object().size {
+                    bytes.extend_from_slice(&reader.read(bytes.len() as u64, u64::MAX).await.unwrap());
+                }
+                assert!(bytes == content((number, LARGE)), "seed {seed}: object {number} is read wrong");
+            }
+        });
+    }
+}
+
+async fn put_large(store: &ArrayStore, number: u64) {
+    store.put(name(number), content((number, LARGE)), Bytes::new()).await.unwrap();
 }
 
 /// A drive that clients keep away from is given up as any other that is slow for long, by its trials.
