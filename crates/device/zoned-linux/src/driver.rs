@@ -83,6 +83,12 @@ impl<T> Seat<T> {
         completed
     }
 
+    /// Operations that were pushed and are not completed.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.io.borrow().as_ref().map_or(0, |own| own.ring.under_way())
+    }
+
     /// From now on the kernel refuses the ring.
     #[cfg(test)]
     pub(crate) fn sever(&self) {

@@ -132,6 +132,12 @@ impl<T> Ring<T> {
         Ok(unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?)
     }
 
+    /// Operations that were pushed and are not completed.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.operations.iter().flatten().count()
+    }
+
     /// A buffer for a read of `length` bytes.
     pub(crate) fn read_buffer(&self, length: usize) -> ReadBuffer {
         ReadBuffer::new(&self.pool, length)

@@ -33,9 +33,6 @@ const PREFIXES: [(&str, &str); 22] = [
     ("crates/store/store-testing", "ST"),
 ];
 
-/// Invariants of a crate that neither a test nor an assertion names yet. The numbers only get smaller.
-const UNNAMED: [(&str, usize); 2] = [("crates/device/zoned-linux", 1), ("crates/engine/chunk-store", 1)];
-
 /// Lines between an assertion and the comment that says what it holds.
 const NEAR: usize = 3;
 
@@ -113,17 +110,9 @@ fn a_test_or_an_assertion_names_each() {
     let outside = sources::outside_tests();
     let outside = outside.iter().flat_map(|test| ids(&test.text));
     let held: BTreeSet<&str> = sources.iter().flat_map(named_in).chain(outside).collect();
-    let mut unnamed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for Statement { id, source } in statements(&sources) {
-        if !held.contains(id) {
-            unnamed.entry(source.package()).or_default().push(id);
-        }
-    }
-    let known = |package| UNNAMED.iter().find(|(of, _)| *of == package).map_or(0, |(_, count)| *count);
-    let news: Vec<_> = unnamed.iter().filter(|(package, ids)| ids.len() > known(**package)).collect();
-    assert!(news.is_empty(), "no test and no assertion names some of these: {news:?}");
-    let left: Vec<_> = unnamed.iter().map(|(package, ids)| (*package, ids.len())).collect();
-    assert_eq!(left, UNNAMED, "more are named now: put the smaller numbers into UNNAMED");
+    let unnamed: Vec<&str> =
+        statements(&sources).into_iter().map(|one| one.id).filter(|id| !held.contains(id)).collect();
+    assert!(unnamed.is_empty(), "no test and no assertion names these: {unnamed:?}");
 }
 
 /// Ids in tests and beside assertions.

@@ -263,6 +263,23 @@ mod tests {
         .unwrap();
     }
 
+    /// ZL-KD-1.
+    #[test]
+    fn the_next_write_of_a_zone_waits_for_the_one_before() {
+        real::run(|runtime| async move {
+            let device = no_drive(&runtime, temporary("lane"));
+            let mut writes: Vec<_> = [0, 0, 1, 0].map(|zone| device.append(ZoneId(zone), block())).into();
+            for write in &mut writes {
+                // It has started, and the driver has not had its turn.
+                assert!(poll_immediate(write).await.is_none());
+            }
+            assert_eq!(device.shared.seat.under_way(), 2, "one of each zone");
+            let places: Vec<Lba> = join_all(writes).await.into_iter().map(Result::unwrap).collect();
+            assert_eq!(places, [0, 1, 4, 2].map(Lba));
+        })
+        .unwrap();
+    }
+
     /// ZL-GT-3: the resets cannot be done, so their zones stay active; the writes were promised their places.
     #[test]
     fn a_write_whose_place_is_not_freed_is_refused() {

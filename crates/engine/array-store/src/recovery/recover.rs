@@ -307,11 +307,12 @@ impl Engine {
             report.damage.push(format!("{id}: {lost}"));
         }
         let of_snapshot = digest.items.iter().any(is_snapshot);
-        // Entries of the newest snapshot that lie in it stand (AS-REC-4): then it is not emptied under them.
+        // Entries of the newest snapshot that lie in it stand (AS-REC-4), also of items that were not found today: then it
+        // is not emptied under them.
         let stands = set.covered() > 0 && !self.was_emptied(set, &written);
-        let is_of_no_use = lost.is_none() && !stands && (of_snapshot || digest.items.is_empty());
-        let may_be_copies = judged && !digest.items.is_empty();
-        if is_known && (is_of_no_use || may_be_copies && self.is_elsewhere(id, &digest, scan)?) {
+        let may_go = is_known && lost.is_none() && !stands;
+        let is_of_no_use = of_snapshot || digest.items.is_empty();
+        if may_go && (is_of_no_use || judged && self.is_elsewhere(id, &digest, scan)?) {
             // A snapshot that no superblock names, or what is not needed.
             set.emptied(Zones::Unclean);
             return Ok(());

@@ -334,6 +334,10 @@ impl Engine {
     /// Lets the index point at the copies (CS-GC-1) and the destinations count as indexed (CS-GC-3). A chunk whose groups would take more
     /// than is left of the reservation stays where it is (CS-ROOM-4): writes and reads that failed have split it.
     fn swap(&self, victim: ZoneId, copies: &[Copied]) {
+        debug_assert!(
+            copies.iter().all(|Copied { copy, .. }| self.state.borrow().zones.get(copy.zone).indexed_to <= copy.block),
+            "CS-GC-3: a recovery would pass over copies that were not swapped in"
+        );
         let mut by_chunk: Vec<&Copied> = copies.iter().collect();
         by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
         let mut state = self.state.borrow_mut();
