@@ -6,12 +6,14 @@
 
 mod arm;
 mod entry;
+mod spindle;
 mod work;
 
 use std::collections::VecDeque;
 
-use arm::{Arm, Rotation};
+use arm::Arm;
 use entry::Entry;
+use spindle::Spindle;
 
 use crate::cache::Segments;
 use crate::command::{Command, CommandId, Nanos, Op};
@@ -35,7 +37,7 @@ pub(crate) struct Disk {
     seek: SeekCurve,
     seek_bounds: SeekBounds,
     shingled: bool,
-    revolution: Nanos,
+    spindle: Spindle,
     skew: Nanos,
     write_settle: Nanos,
     head_switch: Nanos,
@@ -119,7 +121,7 @@ impl Disk {
             seek_bounds: seek.bounds(surface.cylinders()),
             seek,
             shingled: profile.kind == Kind::HmSmr,
-            revolution,
+            spindle: Spindle::new(revolution, profile.jitter.as_ref()),
             skew,
             write_settle: ms(mechanics.write_settle_ms),
             head_switch: ms(mechanics.head_switch_ms),
@@ -157,9 +159,9 @@ impl Disk {
         &self.surface
     }
 
-    /// Nanoseconds of a turn.
+    /// Nominal nanoseconds of a turn.
     pub(crate) fn revolution(&self) -> Nanos {
-        self.revolution
+        self.spindle.revolution
     }
 
     fn finished(&mut self, until: Nanos, entry: &Entry, done: &mut Vec<CommandId>) {
@@ -249,7 +251,7 @@ impl Disk {
     /// This decides the speed of the model. So a lower bound is computed first for each entry, which takes neither a
     /// root nor a division, and rules most of them out.
     fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
-        let turn = Rotation { at: now, angle: now % self.revolution, revolution: self.revolution };
+        let turn = self.spindle.at(now);
         let (mut zones, mut zone_count) = ([0; DESTAGE_WINDOW], 0);
         // `least` is the time of the best, or more than any time.
         let (mut best, mut least) = (None, Nanos::MAX);

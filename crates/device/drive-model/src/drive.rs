@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::command::{Command, CommandId, Nanos};
 use crate::disk::Disk;
 use crate::flash::FlashDrive;
+use crate::late::Late;
 use crate::model::Model;
 use crate::motion::Motion;
 use crate::profile::{Kind, Profile};
@@ -18,10 +19,14 @@ impl Drive {
     /// A drive at rest. If `every` is above 1 a disk has only every `every`-th zone of the profile, so that a small drive
     /// has the large one's seeks (as SMORE's authors did, section V-A). A drive that translates inside has all of its blocks.
     pub fn new(profile: &Profile, every: u32) -> Self {
-        Self(match profile.kind {
+        let drive: Box<dyn Model> = match profile.kind {
             Kind::Zns => Box::new(FlashDrive::new(profile)),
             Kind::Cmr | Kind::HmSmr => Box::new(Disk::new(profile, every)),
             Kind::DmSmr => translation::drive(profile),
+        };
+        Self(match &profile.jitter {
+            Some(jitter) if jitter.completion_us > 0.0 => Box::new(Late::new(drive, jitter)),
+            _ => drive,
         })
     }
 

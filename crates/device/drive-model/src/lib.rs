@@ -6,7 +6,7 @@
 //!
 //! A [`Drive`] is a state machine: commands are [submitted](Drive::submit) at a time, and complete when it is
 //! [advanced](Drive::advance) to a later one. Everything is a function of the profile and the commands. The profile has all
-//! constants; they change only by calibration against published figures.
+//! constants; they change only by calibration against published figures. Random numbers come from the seed of its jitter, if it has any.
 //!
 //! # Invariants
 //! - DM-MODEL-1: the same commands at the same times complete at the same times, to the nanosecond, on every machine:
@@ -17,9 +17,11 @@ mod command;
 mod disk;
 mod drive;
 mod flash;
+mod late;
 mod model;
 mod motion;
 mod profile;
+mod random;
 mod seek;
 mod surface;
 pub mod translation;
@@ -30,8 +32,8 @@ pub use model::Model;
 pub use motion::Motion;
 
 pub use profile::{
-    Cache, CachePlace, Figure, Flash, FullyAssociative, Kind, Mechanics, MediaCache, Profile, ProfileError, Published,
-    Queue, Recording, SetAssociative, Shape, Translation, Zones,
+    Cache, CachePlace, Figure, Flash, FullyAssociative, Jitter, Kind, Mechanics, MediaCache, Profile, ProfileError,
+    Published, Queue, Recording, SetAssociative, Shape, Translation, Zones,
 };
 pub use seek::SeekCurve;
 pub use surface::{Position, Surface};

@@ -2,12 +2,14 @@
 //!
 //! The built-in ones are in `profiles/`; a user writes more in the same form (`docs/drive-profiles.md`).
 
+mod jitter;
 pub(crate) mod translation;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use jitter::Jitter;
 pub use translation::{CachePlace, FullyAssociative, MediaCache, SetAssociative, Translation};
 
 use crate::seek::SeekCurve;
@@ -61,6 +63,8 @@ pub struct Profile {
     pub cache: Cache,
     /// Costs of zone commands.
     pub zones: Zones,
+    /// Deviations from the nominal times; none if it is left out.
+    pub jitter: Option<Jitter>,
     /// Published figures of the drive, for calibration.
     #[serde(default)]
     pub published: Vec<Published>,
@@ -312,6 +316,7 @@ impl Profile {
                 return wrong(format!("{name} = {value} is no measure of a drive"));
             }
         }
+        self.jitter.map_or(Ok(()), |jitter| jitter.check()).or_else(wrong)?;
         match (self.kind, &self.mechanics, &self.recording, &self.flash) {
             (Kind::Zns, None, None, Some(flash)) => {
                 let rates = flash.die_read_mb_s.min(flash.die_write_mb_s);

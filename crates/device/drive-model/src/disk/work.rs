@@ -1,8 +1,9 @@
 //! Time of a command's work: seek, rotation, transfer, reading ahead.
 
 use super::Disk;
-use super::arm::{Arm, Rotation};
+use super::arm::Arm;
 use super::entry::Entry;
+use super::spindle::Rotation;
 use crate::command::{Nanos, Op};
 use crate::motion::Motion;
 
@@ -16,7 +17,7 @@ impl Disk {
         let (op, zone) = (Op::Write, at / self.zone_blocks);
         let entry = Entry { id: None, number: 0, op, at, blocks: 1, opens: false, zone, arrived: now, position };
         let start = self.start(now, &entry).max(self.arm.free_at);
-        let turn = Rotation { at: start, angle: start % self.revolution, revolution: self.revolution };
+        let turn = self.spindle.at(start);
         self.turned(start + self.moving(&entry, |way| self.seek.nanos(way)), &entry, &turn) - now
     }
 
@@ -47,9 +48,10 @@ impl Disk {
             // The turns of verification include coming round to the next block.
             return arrived;
         }
+        let revolution = self.spindle.revolution;
         let (angle, passed) = (entry.position.angle, turn.angle_at(arrived));
-        let wait = if angle >= passed { angle - passed } else { angle + self.revolution - passed };
-        if wait + ANGLE_SLACK >= self.revolution { arrived } else { arrived + wait }
+        let wait = if angle >= passed { angle - passed } else { angle + revolution - passed };
+        if wait + ANGLE_SLACK >= revolution { arrived } else { self.spindle.after(arrived, wait) }
     }
 
     /// Does a command's work, and returns when it ends.
@@ -73,10 +75,11 @@ impl Disk {
             return self.arm.free_at;
         }
         let start = if entry.opens { start + self.open } else { start };
-        let turn = Rotation { at: start, angle: start % self.revolution, revolution: self.revolution };
+        let turn = self.spindle.at(start);
         let reached = self.turned(start + self.moving(entry, |way| self.seek.nanos(way)), entry, &turn);
         let (nanos, tracks) = self.surface.transfer(&entry.position, entry.blocks);
         let verify = if entry.op == Op::Write { self.verify_time(entry, tracks) } else { 0 };
+        let ended = self.spindle.after(reached, nanos + verify);
         let last = if entry.blocks <= entry.position.left {
             entry.position
         } else {
@@ -86,7 +89,7 @@ impl Disk {
             motions.push(Motion {
                 left: start,
                 reached,
-                ended: reached + nanos + verify,
+                ended,
                 from: self.arm.cylinder,
                 at: entry.position.cylinder,
                 to: last.cylinder,
@@ -95,23 +98,23 @@ impl Disk {
         self.arm = Arm {
             cylinder: last.cylinder,
             head: last.head,
-            free_at: reached + nanos + verify,
+            free_at: ended,
             next_block: entry.at + entry.blocks,
             reading_from: (entry.op == Op::Read).then_some(entry.at),
         };
         self.arm.free_at
     }
 
-    /// Time for reading back. With a write cache the drive verifies whole tracks, once it leaves them; without one each
+    /// Turns for reading back, in nominal time. With a write cache the drive verifies whole tracks, once it leaves them; without one each
     /// written part of a track comes round once more before the write completes.
     fn verify_time(&self, entry: &Entry, tracks: u64) -> Nanos {
         if self.verify == 0.0 {
             0
         } else if self.write_cache {
             let turns = self.verify * entry.blocks as f64 / entry.position.track_blocks as f64;
-            (turns * self.revolution as f64) as Nanos
+            (turns * self.spindle.revolution as f64) as Nanos
         } else {
-            tracks * self.revolution
+            tracks * self.spindle.revolution
         }
     }
 
@@ -119,8 +122,8 @@ impl Disk {
     fn ahead(&self, time: Nanos) -> u64 {
         let arm = &self.arm;
         let track = self.surface.track_blocks(arm.next_block.min(self.surface.blocks().saturating_sub(1)));
-        let elapsed = time.saturating_sub(arm.free_at);
-        let blocks = elapsed * track / (self.revolution + self.skew);
+        let turned = self.spindle.between(arm.free_at, time);
+        let blocks = turned * track / (self.spindle.revolution + self.skew);
         arm.next_block + blocks.min(self.read_ahead)
     }
 
@@ -139,7 +142,7 @@ impl Disk {
             let (nanos, _) = self.surface.transfer(&position, end - self.arm.next_block);
             let last = self.surface.position(end - 1);
             (self.arm.cylinder, self.arm.head) = (last.cylinder, last.head);
-            (self.arm.free_at, self.arm.next_block) = ((self.arm.free_at + nanos).max(start), end);
+            (self.arm.free_at, self.arm.next_block) = (self.spindle.after(self.arm.free_at, nanos).max(start), end);
             return Some(self.arm.free_at);
         }
         Some(start + entry.blocks * self.interface_ns_block)
