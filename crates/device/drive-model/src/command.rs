@@ -13,6 +13,10 @@ pub enum Op {
     Read,
     /// Writes blocks.
     Write,
+    /// Writes blocks, and completes when they are durable, whatever cache the drive has (force unit access).
+    WriteThrough,
+    /// Tells that the host needs blocks no more. What they read as afterwards is undefined.
+    Trim,
     /// Opens a zone.
     Open,
     /// Closes or finishes a zone.

@@ -71,10 +71,18 @@ pub(crate) struct Disk {
     /// Writes that wait for room in the cache.
     waiting: VecDeque<Entry>,
     /// Flushes that wait for cached writes with lower numbers.
-    flushes: Vec<(CommandId, u64)>,
+    flushes: Vec<Flush>,
     number: u64,
     /// Motions of the arm, while it is watched.
     motions: Option<Vec<Motion>>,
+}
+
+/// A command that waits until the cache has no write of before `number`, or none of one zone.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    id: CommandId,
+    number: u64,
+    zone: Option<u64>,
 }
 
 fn ms(value: f64) -> Nanos {
@@ -170,10 +178,10 @@ impl Disk {
             None => {
                 self.dirty_blocks -= entry.blocks;
                 self.admit_writes(until);
-                let flushed: Vec<CommandId> =
-                    self.flushes.iter().filter(|flush| self.is_clean(flush.1)).map(|flush| flush.0).collect();
-                self.flushes.retain(|flush| !flushed.contains(&flush.0));
-                done.extend(flushed);
+                let (over, left) = self.flushes.iter().partition(|flush| self.is_clean(flush.number, flush.zone));
+                self.flushes = left;
+                let over: Vec<Flush> = over;
+                done.extend(over.iter().map(|flush| flush.id));
             }
         }
         if let Some(next) = self.backlog.pop_front() {
@@ -188,9 +196,10 @@ impl Disk {
         self.ready.insert(place, (at, id));
     }
 
-    /// True if no write with a number below `number` is only in the cache.
-    fn is_clean(&self, number: u64) -> bool {
-        let before = |entry: &Entry| entry.op == Op::Write && entry.number < number;
+    /// True if no write with a number below `number`, to a zone if one is given, is only in the cache.
+    fn is_clean(&self, number: u64, zone: Option<u64>) -> bool {
+        let concerns = |entry: &Entry| zone.is_none_or(|zone| entry.zone == zone);
+        let before = |entry: &Entry| entry.op == Op::Write && entry.number < number && concerns(entry);
         // A write that has a waiting caller is not cached: a flush does not make it durable sooner.
         let running = self.running.as_ref().is_some_and(|(_, entry)| entry.id.is_none() && before(entry));
         !(running || self.dirty.iter().chain(&self.waiting).any(before))
@@ -297,19 +306,27 @@ impl Model for Disk {
         let at = zone * self.every * self.zone_blocks + command.at % self.zone_blocks;
         let at = at.min(self.surface.blocks().saturating_sub(1));
         let position = self.surface.position(at);
-        let (op, blocks, number) = (command.op, command.blocks, self.number);
+        let through = command.op == Op::WriteThrough;
+        let op = if through { Op::Write } else { command.op };
+        let (blocks, number) = (command.blocks, self.number);
         self.number += 1;
         let entry = Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
         match op {
             Op::Report => self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id),
-            Op::Flush if self.is_clean(number) => self.complete_at(now + self.overhead, id),
-            Op::Flush => self.flushes.push((id, number)),
+            Op::Flush if self.is_clean(number, None) => self.complete_at(now + self.overhead, id),
+            Op::Flush => self.flushes.push(Flush { id, number, zone: None }),
+            Op::Trim => self.complete_at(now + self.overhead, id),
             Op::Read if self.is_buffered(&entry) => {
                 self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id);
             }
-            Op::Write if self.write_cache => {
+            // The order of a zone's writes is kept (DM-DISK-1): one that is to be durable waits for those before it. Elsewhere it
+            // goes past the cache.
+            Op::Write if self.write_cache && (!through || self.shingled) => {
                 self.segments.forget(&entry.range());
-                self.waiting.push_back(entry);
+                if through {
+                    self.flushes.push(Flush { id, number: number + 1, zone: Some(zone) });
+                }
+                self.waiting.push_back(Entry { id: entry.id.filter(|_| !through), ..entry });
                 self.admit_writes(now);
             }
             _ => {

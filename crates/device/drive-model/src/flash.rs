@@ -17,6 +17,8 @@ pub(crate) struct FlashDrive {
     overhead: Nanos,
     interface_ns_block: f64,
     stripe_blocks: u64,
+    /// The buffer loses its contents without power.
+    volatile: bool,
     /// Time when each die is free.
     dies: Vec<Nanos>,
     /// Time when the interface is free.
@@ -40,6 +42,7 @@ impl FlashDrive {
             overhead: (profile.queue.overhead_us * 1e3) as Nanos,
             interface_ns_block: BLOCK_BYTES * 1e3 / profile.queue.interface_mb_s,
             stripe_blocks: u64::from(flash.stripe_kib / 4),
+            volatile: profile.cache.write_cache,
             dies: vec![0; flash.dies as usize],
             interface: 0,
             buffered: VecDeque::new(),
@@ -49,8 +52,9 @@ impl FlashDrive {
         }
     }
 
-    /// Takes a write into the buffer once there is room; it is programmed behind the host's back.
-    fn write(&mut self, begin: Nanos, command: &Command) -> Nanos {
+    /// Takes a write into the buffer once there is room; it is programmed behind the host's back. Times when it is taken and
+    /// when it is programmed, with all before it.
+    fn write(&mut self, begin: Nanos, command: &Command) -> (Nanos, Nanos) {
         let begin = if command.opens { begin + (self.zones.open_ms * 1e6) as Nanos } else { begin };
         let room = u64::from(self.flash.buffer_mib) * 256;
         let mut admitted = begin;
@@ -66,7 +70,8 @@ impl FlashDrive {
         let after = self.buffered.back().map_or(programmed, |&(at, _)| at.max(programmed));
         self.buffered.push_back((after, command.blocks));
         self.buffered_blocks += command.blocks;
-        taken + (self.flash.write_us * 1e3) as Nanos
+        let taken = taken + (self.flash.write_us * 1e3) as Nanos;
+        (taken, after.max(taken))
     }
 
     /// Has the dies of a range work at it, and returns when the last is done.
@@ -101,11 +106,16 @@ impl Model for FlashDrive {
                     self.on_dies(begin, command.at, command.blocks, self.flash.die_read_mb_s, self.flash.read_us);
                 self.transfer(sensed, command.blocks)
             }
-            Op::Write => self.write(begin, &command),
+            Op::Write => self.write(begin, &command).0,
+            Op::WriteThrough if self.volatile => self.write(begin, &command).1,
+            Op::WriteThrough => self.write(begin, &command).0,
+            Op::Trim => begin,
             Op::Open => begin + (self.zones.open_ms * 1e6) as Nanos,
             Op::Close => begin + (self.zones.close_ms * 1e6) as Nanos,
             Op::Reset => begin + (self.zones.erase_ms * 1e6) as Nanos,
             Op::Report => self.transfer(begin, command.blocks),
+            // A buffer that outlives a loss of power is as good as a medium.
+            Op::Flush if !self.volatile => begin,
             Op::Flush => self.buffered.iter().map(|&(at, _)| at).fold(begin, Nanos::max),
         };
         let place = self.ready.partition_point(|&(other, _)| other <= at);

@@ -1,9 +1,42 @@
-//! Host commands that are done in parts.
+//! Host commands: what each asks of a layer, and such as are done in parts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use crate::command::{CommandId, Nanos};
+use crate::command::{Command, CommandId, Nanos, Op};
 use crate::translation::managed::{Inside, Work};
+
+/// What a command asks of a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Read(Range<u64>),
+    Write {
+        blocks: Range<u64>,
+        /// It completes when it is durable.
+        through: bool,
+    },
+    Trim(Range<u64>),
+    Flush,
+    /// Nothing: no blocks, or a command of zoned drives.
+    Nothing,
+}
+
+impl Request {
+    /// What a command asks of a drive with so many blocks.
+    pub(super) fn of(command: &Command, drive_blocks: u64) -> Self {
+        let end = command.at.saturating_add(command.blocks).min(drive_blocks);
+        let blocks = command.at.min(end)..end;
+        match command.op {
+            Op::Flush => Self::Flush,
+            _ if blocks.is_empty() => Self::Nothing,
+            Op::Read => Self::Read(blocks),
+            Op::Write => Self::Write { blocks, through: false },
+            Op::WriteThrough => Self::Write { blocks, through: true },
+            Op::Trim => Self::Trim(blocks),
+            Op::Open | Op::Close | Op::Reset | Op::Report => Self::Nothing,
+        }
+    }
+}
 
 /// The host's commands under way, and how many parts of each have not ended.
 #[derive(Clone, Debug, Default)]

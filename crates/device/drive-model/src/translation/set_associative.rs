@@ -9,7 +9,7 @@ use crate::flash::FlashDrive;
 use crate::profile::{CachePlace, Profile, SetAssociative};
 use crate::translation::bands::Bands;
 use crate::translation::extents::{Extent, ExtentMap, gaps};
-use crate::translation::hosts::Hosts;
+use crate::translation::hosts::{Hosts, Request};
 use crate::translation::managed::{Inside, Layer, Managed, Medium, Work, mechanics};
 use crate::translation::steps::{Step, pieces};
 
@@ -176,12 +176,15 @@ impl SetAssociativeLayer {
 
 impl Layer for SetAssociativeLayer {
     fn command(&mut self, inside: &mut Inside, id: CommandId, command: Command) {
-        let end = (command.at + command.blocks).min(self.host_blocks);
-        let range = command.at.min(end)..end;
-        match command.op {
-            Op::Read if !range.is_empty() => self.read(inside, id, &range),
-            Op::Write if !range.is_empty() => self.write(inside, id, &range),
-            _ => inside.complete_in(self.overhead, id),
+        match Request::of(&command, self.host_blocks) {
+            Request::Read(range) => self.read(inside, id, &range),
+            // Every write is durable when it completes.
+            Request::Write { blocks, .. } => self.write(inside, id, &blocks),
+            Request::Trim(range) => {
+                self.map.remove(&range);
+                inside.complete_in(self.overhead, id);
+            }
+            Request::Flush | Request::Nothing => inside.complete_in(self.overhead, id),
         }
     }
 

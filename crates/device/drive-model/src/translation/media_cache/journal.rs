@@ -63,6 +63,12 @@ impl Journal {
         self.on_their_way().any(|write| write.number < number)
     }
 
+    /// Blocks are not needed any more: those of the volatile cache that wait are forgotten.
+    pub(super) fn forget(&mut self, range: &Range<u64>) {
+        let within = |write: &Waiting| range.start <= write.blocks.start && write.blocks.end <= range.end;
+        self.waiting.retain(|write| write.id.is_some() || !within(write));
+    }
+
     fn on_their_way(&self) -> impl Iterator<Item = &Waiting> {
         let written = match &self.stage {
             Stage::Writes { writes, .. } => writes.as_slice(),

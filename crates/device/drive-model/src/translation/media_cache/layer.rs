@@ -7,7 +7,8 @@ use crate::command::{Command, CommandId, Nanos, Op};
 use crate::disk::Disk;
 use crate::profile::{MediaCache, Profile};
 use crate::translation::bands::Bands;
-use crate::translation::extents::{ExtentMap, gaps};
+use crate::translation::extents::{Extent, ExtentMap, gaps};
+use crate::translation::hosts::Request;
 use crate::translation::managed::{Inside, Layer, Managed, Medium, Work, mechanics};
 
 use super::clean::Cleaning;
@@ -75,8 +76,10 @@ pub(super) struct MediaCacheLayer {
     pub(super) cleaning: Option<Cleaning>,
     /// Writes wait for room in the cache.
     pub(super) full: bool,
-    /// Writes that the volatile cache has no room for.
-    blocked: VecDeque<(CommandId, Range<u64>)>,
+    /// Writes that the volatile cache has no room for, and whether each is to be durable when it completes.
+    blocked: VecDeque<(CommandId, Range<u64>, bool)>,
+    /// Writes of streams that complete when they are durable: the run of each, and its end.
+    through: Vec<(CommandId, u64, u64)>,
     /// Flushes, and the number of writes before each.
     flushes: Vec<(CommandId, u64)>,
     writes: u64,
@@ -152,6 +155,7 @@ impl MediaCacheLayer {
             cleaning: None,
             full: false,
             blocked: VecDeque::new(),
+            through: Vec::new(),
             flushes: Vec::new(),
             writes: 0,
             reads: BTreeMap::new(),
@@ -191,9 +195,9 @@ impl MediaCacheLayer {
         }
     }
 
-    fn write(&mut self, inside: &mut Inside, id: CommandId, range: Range<u64>) {
+    fn write(&mut self, inside: &mut Inside, id: CommandId, range: Range<u64>, through: bool) {
         if self.spec.volatile.is_some() {
-            self.blocked.push_back((id, range));
+            self.blocked.push_back((id, range, through));
         } else {
             self.journal.waiting.push_back(Waiting { id: Some(id), blocks: range, number: self.writes });
             self.writes += 1;
@@ -204,21 +208,53 @@ impl MediaCacheLayer {
     /// Lets writes into the volatile cache, as far as there is room.
     fn admit(&mut self, inside: &mut Inside) {
         let Some(volatile) = self.spec.volatile else { return };
-        while let Some((id, range)) = self.blocked.front().cloned() {
+        while let Some((id, range, through)) = self.blocked.front().cloned() {
             let blocks = range.end - range.start;
             if self.runs.blocks() > 0 && self.runs.blocks() + blocks > volatile.blocks {
                 return;
             }
             self.blocked.pop_front();
-            inside.complete_in(self.answer(blocks), id);
-            self.runs.write(&range, inside.now(), self.writes, volatile.stream_min);
+            let run = self.runs.write(&range, inside.now(), self.writes, volatile.stream_min);
             self.writes += 1;
+            if through {
+                self.write_through(id, run, &range);
+            } else {
+                inside.complete_in(self.answer(blocks), id);
+            }
         }
+    }
+
+    /// Lets a write of a run complete when it is durable: the run goes to the journal at once, or streams.
+    fn write_through(&mut self, id: CommandId, run: u64, range: &Range<u64>) {
+        if self.runs.streams(run) {
+            self.through.push((id, run, range.end));
+            return;
+        }
+        // Older blocks of the same places go before it.
+        let mut taken = self.runs.take_overlapping(range);
+        taken.sort_by_key(|&(number, _)| number == run);
+        let waiting = |(number, blocks)| Waiting { id: (number == run).then_some(id), blocks, number };
+        self.journal.waiting.extend(taken.into_iter().map(waiting));
+    }
+
+    /// The host needs blocks no more: neither is there anything to clean of them.
+    fn trim(&mut self, inside: &mut Inside, range: &Range<u64>) {
+        self.runs.forget(range);
+        self.journal.forget(range);
+        let gone = self.map.remove(range);
+        self.let_go(&gone);
+        self.go(inside);
+    }
+
+    /// The map has extents no more, so that there may be room for writes that wait.
+    pub(super) fn let_go(&mut self, gone: &[Extent]) {
+        gone.iter().for_each(|part| self.log.let_go(part.owner, part.blocks));
+        self.full &= gone.is_empty();
     }
 
     /// True if what lies in the volatile cache must go on at once.
     pub(super) fn presses(&self) -> bool {
-        !self.flushes.is_empty() || !self.blocked.is_empty()
+        !self.flushes.is_empty() || !self.blocked.is_empty() || !self.through.is_empty()
     }
 
     /// Everything that can go on does.
@@ -232,6 +268,10 @@ impl MediaCacheLayer {
 
     /// Completes the flushes whose writes are all on the platters. Without a volatile cache these are all that completed.
     fn end_flushes(&mut self, inside: &mut Inside) {
+        let overhead = self.spec.overhead;
+        for (id, ..) in self.through.extract_if(.., |&mut (_, run, to)| !self.runs.has_of(run, to)) {
+            inside.complete_in(overhead, id);
+        }
         for (id, number) in std::mem::take(&mut self.flushes) {
             let volatile = self.spec.volatile.is_some();
             if volatile && (self.runs.has_before(number) || self.journal.has_before(number)) {
@@ -256,16 +296,18 @@ impl MediaCacheLayer {
 impl Layer for MediaCacheLayer {
     fn command(&mut self, inside: &mut Inside, id: CommandId, command: Command) {
         self.last_busy = inside.now();
-        let end = (command.at + command.blocks).min(self.host_blocks);
-        let range = command.at.min(end)..end;
-        match command.op {
-            Op::Read if !range.is_empty() => self.read(inside, id, &range),
-            Op::Write if !range.is_empty() => self.write(inside, id, range),
-            Op::Flush => {
+        match Request::of(&command, self.host_blocks) {
+            Request::Read(range) => self.read(inside, id, &range),
+            Request::Write { blocks, through } => self.write(inside, id, blocks, through),
+            Request::Trim(range) => {
+                inside.complete_in(self.spec.overhead, id);
+                self.trim(inside, &range);
+            }
+            Request::Flush => {
                 self.flushes.push((id, self.writes));
                 self.go(inside);
             }
-            _ => inside.complete_in(self.spec.overhead, id),
+            Request::Nothing => inside.complete_in(self.spec.overhead, id),
         }
     }
 

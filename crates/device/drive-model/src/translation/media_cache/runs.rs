@@ -39,8 +39,8 @@ impl Runs {
         self.runs.is_empty()
     }
 
-    /// Takes in a write. A run that grows to `stream_min` blocks streams.
-    pub(super) fn write(&mut self, range: &Range<u64>, now: Nanos, number: u64, stream_min: u64) {
+    /// Takes in a write, and gives the number of its run. A run that grows to `stream_min` blocks streams.
+    pub(super) fn write(&mut self, range: &Range<u64>, now: Nanos, number: u64, stream_min: u64) -> u64 {
         let length = range.end - range.start;
         self.blocks += length;
         let number = self.ends.remove(&range.start).unwrap_or(number);
@@ -55,6 +55,7 @@ impl Runs {
         }
         // A run that ended there before goes on alone.
         self.ends.insert(range.end, number);
+        number
     }
 
     /// True if all of a range is here.
@@ -76,11 +77,59 @@ impl Runs {
 
     /// Takes that run out; its number and its blocks.
     pub(super) fn take_oldest(&mut self) -> Option<(u64, Range<u64>)> {
-        let (_, number) = self.waiting.pop_first()?;
+        let &(_, number) = self.waiting.first()?;
+        self.take(number).map(|blocks| (number, blocks))
+    }
+
+    /// Takes out the runs that have blocks of a range and do not stream, in the order in which they began.
+    pub(super) fn take_overlapping(&mut self, range: &Range<u64>) -> Vec<(u64, Range<u64>)> {
+        let numbers = self.overlapping(range);
+        numbers.into_iter().filter_map(|number| self.take(number).map(|blocks| (number, blocks))).collect()
+    }
+
+    /// The blocks of a range are not needed any more. What begins or ends in it becomes shorter; a run around it, and one that
+    /// streams, stays as it is.
+    pub(super) fn forget(&mut self, range: &Range<u64>) {
+        for number in self.overlapping(range) {
+            let Some(run) = self.runs.get_mut(&number) else { continue };
+            let (start, end) = (run.blocks.start, run.blocks.end);
+            if range.start <= start && end <= range.end {
+                self.take(number);
+            } else if range.start <= start {
+                run.blocks.start = range.end;
+                self.blocks -= range.end - start;
+            } else if end <= range.end {
+                let before = run.clone();
+                run.blocks.end = range.start;
+                self.blocks -= end - range.start;
+                self.forget_end(&before, number);
+                self.ends.entry(range.start).or_insert(number);
+            }
+        }
+    }
+
+    /// True if a run streams.
+    pub(super) fn streams(&self, number: u64) -> bool {
+        self.runs.get(&number).is_some_and(|run| run.streams)
+    }
+
+    /// True while the blocks of a run before `to` are here.
+    pub(super) fn has_of(&self, number: u64, to: u64) -> bool {
+        self.runs.get(&number).is_some_and(|run| run.blocks.start < to.min(run.blocks.end))
+    }
+
+    fn overlapping(&self, range: &Range<u64>) -> Vec<u64> {
+        let overlaps = |run: &Run| run.blocks.start < range.end && range.start < run.blocks.end;
+        self.runs.iter().filter(|(_, run)| !run.streams && overlaps(run)).map(|(&number, _)| number).collect()
+    }
+
+    /// Takes out a run that does not stream.
+    fn take(&mut self, number: u64) -> Option<Range<u64>> {
         let run = self.runs.remove(&number)?;
+        self.waiting.remove(&(run.last, number));
         self.forget_end(&run, number);
         self.blocks -= run.blocks.end - run.blocks.start;
-        Some((number, run.blocks))
+        Some(run.blocks)
     }
 
     /// The streaming run that began first, and its number.
@@ -136,5 +185,30 @@ mod tests {
         assert_eq!(runs.take_oldest(), Some((2, 100..110)));
         runs.end_stream(1);
         assert!(runs.is_empty() && runs.blocks() == 0 && !runs.holds(&(30..31)));
+    }
+
+    #[test]
+    fn blocks_that_nobody_needs_are_forgotten_where_a_run_begins_or_ends() {
+        let mut runs = Runs::default();
+        runs.write(&(0..10), 1, 1, 30);
+        runs.write(&(20..30), 2, 2, 30);
+        runs.write(&(40..50), 3, 3, 30);
+        runs.write(&(60..90), 4, 4, 30);
+        runs.forget(&(5..45));
+        assert_eq!((runs.blocks(), runs.holds(&(0..5)), runs.holds(&(45..50))), (40, true, true));
+        assert!(!runs.holds(&(4..6)) && !runs.holds(&(20..21)) && !runs.holds(&(44..46)));
+        runs.forget(&(47..48));
+        runs.forget(&(0..100));
+        assert_eq!((runs.blocks(), runs.stream().map(|(number, _)| number)), (30, Some(4)), "a stream goes on");
+    }
+
+    #[test]
+    fn runs_with_blocks_of_a_range_come_out_in_the_order_in_which_they_began() {
+        let mut runs = Runs::default();
+        for (number, blocks) in [(1, 100..110), (2, 0..10), (3, 50..60), (4, 105..120)] {
+            runs.write(&blocks, number, number, 1000);
+        }
+        assert_eq!(runs.take_overlapping(&(5..106)), [(1, 100..110), (2, 0..10), (3, 50..60), (4, 105..120)]);
+        assert!(runs.is_empty() && runs.oldest().is_none());
     }
 }

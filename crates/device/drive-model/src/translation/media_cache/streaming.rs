@@ -53,7 +53,7 @@ impl MediaCacheLayer {
         match std::mem::take(&mut self.stream.stage) {
             Stage::Writes { run, blocks } => {
                 let replaced = self.map.remove(&blocks);
-                replaced.iter().for_each(|part| self.log.let_go(part.owner, part.blocks));
+                self.let_go(&replaced);
                 self.runs.gone(run, blocks.end);
                 let band_end = self.bands.of(blocks.start).end;
                 self.stream.open = match self.stream.open.take() {
