@@ -30,6 +30,11 @@ impl Segments {
         self.ranges.push(blocks);
     }
 
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
     /// Forgets the ranges that a write makes stale.
     pub(crate) fn forget(&mut self, blocks: &Range<u64>) {
         self.ranges.retain(|range| range.end <= blocks.start || blocks.end <= range.start);

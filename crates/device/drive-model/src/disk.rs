@@ -378,6 +378,19 @@ impl Model for Disk {
         self.motions.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    fn cut_power(&mut self, now: Nanos) {
+        self.queue.clear();
+        self.backlog.clear();
+        self.running = None;
+        self.ready.clear();
+        self.dirty.clear();
+        self.dirty_blocks = 0;
+        self.waiting.clear();
+        self.flushes.clear();
+        self.segments.clear();
+        (self.arm.free_at, self.arm.next_block, self.arm.reading_from) = (now, u64::MAX, None);
+    }
+
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }

@@ -62,6 +62,16 @@ impl Drive {
         self.0.torn()
     }
 
+    /// Power fails at `now`, and comes back at once: the drive works until then, commands under way never complete, and what was
+    /// volatile is gone. The blocks that cannot be read any more, until they are written again; those up to `now` that completed
+    /// are added to `done`.
+    pub fn cut_power(&mut self, now: Nanos, done: &mut Vec<CommandId>) -> Vec<Range<u64>> {
+        self.0.advance(now, done);
+        let torn = self.0.torn();
+        self.0.cut_power(now);
+        torn
+    }
+
     /// Records the motions of the arm from now on, or no more.
     pub fn watch_arm(&mut self, on: bool) {
         self.0.watch_arm(on);

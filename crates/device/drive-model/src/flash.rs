@@ -145,6 +145,16 @@ impl Model for FlashDrive {
         Vec::new()
     }
 
+    fn cut_power(&mut self, now: Nanos) {
+        self.ready.clear();
+        self.interface = self.interface.min(now);
+        if self.volatile {
+            self.buffered.clear();
+            self.buffered_blocks = 0;
+            self.dies.iter_mut().for_each(|die| *die = (*die).min(now));
+        }
+    }
+
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }

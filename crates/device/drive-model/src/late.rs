@@ -78,6 +78,11 @@ impl Model for Late {
         self.drive.torn()
     }
 
+    fn cut_power(&mut self, now: Nanos) {
+        self.drive.cut_power(now);
+        self.under_way.clear();
+    }
+
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }

@@ -33,6 +33,10 @@ pub trait Model: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// Power fails at `now`, up to which the drive has worked, and comes back: commands under way never complete, and what was
+    /// volatile is gone. [`Model::torn`] told before what cannot be read any more.
+    fn cut_power(&mut self, now: Nanos);
+
     /// A copy with the same state.
     fn boxed_clone(&self) -> Box<dyn Model>;
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{TB, closed_loop, command, random};
 use shingle_drive_model::translation::{Inside, Layer, Managed, Medium, Work};
-use shingle_drive_model::{Command, CommandId, Drive, Op, Profile};
+use shingle_drive_model::{Command, CommandId, Drive, Nanos, Op, Profile};
 
 /// Translates nothing.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,8 @@ impl Layer for PassThrough {
     fn ended(&mut self, inside: &mut Inside, work: Work) {
         inside.complete(self.ids[work as usize]);
     }
+
+    fn power_failed(&mut self, _now: Nanos) {}
 
     fn blocks(&self) -> u64 {
         4 * TB

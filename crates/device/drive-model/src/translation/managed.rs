@@ -35,6 +35,9 @@ pub trait Layer: fmt::Debug + Send {
         let _ = inside;
     }
 
+    /// Power failed now, and is back: no internal command is under way, the host's are forgotten, and what was volatile is gone.
+    fn power_failed(&mut self, now: Nanos);
+
     /// Blocks that the host can address.
     fn blocks(&self) -> u64;
 
@@ -131,6 +134,16 @@ impl Inside {
         [disk, flash, ready].into_iter().flatten().min()
     }
 
+    /// Power fails: the media forget what is under way.
+    fn cut_power(&mut self, now: Nanos) {
+        self.now = now;
+        self.disk.iter_mut().for_each(|disk| disk.cut_power(now));
+        self.flash.iter_mut().for_each(|flash| flash.cut_power(now));
+        self.works.clear();
+        self.under_way = 0;
+        self.ready.clear();
+    }
+
     /// Lets the media work until `now`; the layer's numbers of what ended.
     fn advance(&mut self, now: Nanos) -> Vec<Work> {
         self.now = now;
@@ -215,6 +228,11 @@ impl Model for Managed {
 
     fn torn(&self) -> Vec<Range<u64>> {
         self.layer.torn()
+    }
+
+    fn cut_power(&mut self, now: Nanos) {
+        self.inside.cut_power(now);
+        self.layer.power_failed(now);
     }
 
     fn watch_arm(&mut self, on: bool) {

@@ -23,8 +23,15 @@ struct CacheBand {
     writing: u32,
     /// Parts of the host's writes that wait until it is clean, and the host's commands.
     waiting: VecDeque<(Work, Range<u64>)>,
-    /// Steps left of its cleaning.
-    cleaning: Option<VecDeque<Step>>,
+    cleaning: Option<Cleaning>,
+}
+
+/// Cleaning of a cache band.
+#[derive(Clone, Debug)]
+struct Cleaning {
+    steps: VecDeque<Step>,
+    /// Blocks of the host that are being overwritten in their places, and a track behind them, which the head overlaps.
+    overwrites: Range<u64>,
 }
 
 /// Meaning of an internal command.
@@ -45,6 +52,8 @@ struct SetAssociativeLayer {
     cache_at: u64,
     data_at: u64,
     cache_band_blocks: u64,
+    /// Blocks of the longest track.
+    track_blocks: u64,
     bands: Bands,
     map: ExtentMap,
     cache: Vec<CacheBand>,
@@ -71,6 +80,7 @@ pub(super) fn drive(profile: &Profile, spec: &SetAssociative, host: u64) -> Mana
         cache_at,
         data_at,
         cache_band_blocks: band_blocks,
+        track_blocks: disk.surface().track_blocks(0),
         bands: Bands::equal(host, band_blocks),
         map: ExtentMap::default(),
         cache: vec![CacheBand::default(); spec.cache_bands as usize],
@@ -130,7 +140,7 @@ impl SetAssociativeLayer {
     fn clean(&mut self, inside: &mut Inside, number: usize) {
         let band = &self.cache[number];
         if band.cleaning.is_none() && band.writing == 0 && !band.waiting.is_empty() {
-            self.cache[number].cleaning = Some(self.plan(number));
+            self.cache[number].cleaning = Some(Cleaning { steps: self.plan(number), overwrites: 0..0 });
             self.clean_on(inside, number);
         }
     }
@@ -158,7 +168,14 @@ impl SetAssociativeLayer {
 
     /// Sends the next step of a cleaning, or ends it: what waited is written now.
     fn clean_on(&mut self, inside: &mut Inside, number: usize) {
-        if let Some(step) = self.cache[number].cleaning.as_mut().and_then(VecDeque::pop_front) {
+        if let Some(cleaning) = &mut self.cache[number].cleaning
+            && let Some(step) = cleaning.steps.pop_front()
+        {
+            cleaning.overwrites = 0..0;
+            if step.op == Op::Write {
+                let start = step.at - self.data_at;
+                cleaning.overwrites = start..(start + step.blocks + self.track_blocks).min(self.bands.of(start).end);
+            }
             self.run(inside, step, Task::Clean(number));
             return;
         }
@@ -201,6 +218,23 @@ impl Layer for SetAssociativeLayer {
             Some(Task::Clean(number)) => self.clean_on(inside, number),
             None => {}
         }
+    }
+
+    /// A data band is overwritten in its place. What of it is in the cache can be read there until all of the cache band is
+    /// clean.
+    fn torn(&self) -> Vec<Range<u64>> {
+        let overwritten = |band: &CacheBand| band.cleaning.as_ref().map(|cleaning| cleaning.overwrites.clone());
+        let torn = self.cache.iter().filter_map(overwritten).filter(|range| !range.is_empty());
+        torn.flat_map(|range| gaps(&range, &self.map.within(&range))).collect()
+    }
+
+    fn power_failed(&mut self, _now: Nanos) {
+        for band in &mut self.cache {
+            (band.writing, band.cleaning) = (0, None);
+            band.waiting.clear();
+        }
+        self.tasks.clear();
+        self.hosts = Hosts::default();
     }
 
     fn blocks(&self) -> u64 {

@@ -218,6 +218,25 @@ impl Layer for FullyAssociativeLayer {
         self.merge_quietly(inside);
     }
 
+    /// What was written lies in its bands, and merges had changed nothing yet.
+    fn power_failed(&mut self, now: Nanos) {
+        for zone_at in 0..self.zones.len() {
+            while let Some(band) = self.zones[zone_at].streams.first().map(|stream| stream.band) {
+                self.break_stream(zone_at, band);
+            }
+            let zone = &mut self.zones[zone_at];
+            zone.waiting.clear();
+            zone.free.extend(zone.merging.take().map(|merge| merge.to));
+        }
+        if let Some(mixing) = &mut self.mixing {
+            (mixing.step, mixing.from, mixing.cleaned) = (None, now, 0);
+            mixing.held.clear();
+        }
+        self.tasks.clear();
+        self.hosts = Hosts::default();
+        self.last_busy = now;
+    }
+
     fn blocks(&self) -> u64 {
         self.host_blocks
     }

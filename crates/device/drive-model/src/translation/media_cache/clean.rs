@@ -34,9 +34,24 @@ impl Cleaning {
         Self { taken, steps, runs: false }
     }
 
-    /// The next step; `None` when all are done.
+    /// The next step, which is then under way; `None` when all are done.
     pub(super) fn next(&mut self) -> Option<Step> {
-        self.steps.pop_front()
+        let step = self.steps.front().copied();
+        self.runs = step.is_some();
+        step
+    }
+
+    /// The step that is under way has ended.
+    pub(super) fn ended(&mut self) {
+        self.steps.pop_front();
+        self.runs = false;
+    }
+
+    /// The cleaning after a loss of power: it goes on if the scratch place has the whole band, or else is forgotten.
+    pub(super) fn after_power_failed(self, layout: &Layout) -> Option<Self> {
+        let copies = |step: &Step| step.op == Op::Write && step.at < layout.scratch_at() + layout.scratch;
+        let goes_on = !self.steps.iter().any(copies);
+        goes_on.then_some(Self { runs: false, ..self })
     }
 }
 
@@ -64,7 +79,8 @@ mod tests {
         let extent = |start, at| Extent { start, blocks: 4, at, owner: 0 };
         let taken = vec![extent(1000, 708), extent(1100, 700), extent(1200, 704)];
         let mut cleaning = Cleaning::plan(&(900..1900), taken, &layout, 10);
-        let steps: Vec<Step> = std::iter::from_fn(|| cleaning.next()).collect();
+        let take = |cleaning: &mut Cleaning| cleaning.next().inspect(|_| cleaning.ended());
+        let steps: Vec<Step> = std::iter::from_fn(|| take(&mut cleaning)).collect();
         let step = |op, at, blocks| Step { medium: Medium::Disk, op, at, blocks };
         assert_eq!(
             steps,

@@ -29,7 +29,6 @@ impl MediaCacheLayer {
             }
         };
         if let Some(step) = cleaning.next() {
-            cleaning.runs = true;
             step.run(inside, work::CLEAN);
         } else if let Some(cleaning) = self.cleaning.take() {
             self.cleaned(&cleaning);
@@ -53,7 +52,7 @@ impl MediaCacheLayer {
     /// A command of the cleaning ended.
     pub(super) fn cleaned_step(&mut self) {
         if let Some(cleaning) = &mut self.cleaning {
-            cleaning.runs = false;
+            cleaning.ended();
         }
     }
 

@@ -49,6 +49,15 @@ impl Journal {
         (self.entries + 1).is_multiple_of(every) && self.merged_at < self.entries
     }
 
+    /// Nothing is on its way any more: an entry that was being written counts for nothing, and a merge is made again.
+    pub(super) fn power_failed(&mut self) {
+        if matches!(self.stage, Stage::Merges) {
+            self.merged_at = 0;
+        }
+        self.waiting.clear();
+        self.stage = Stage::Idle;
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.stage, Stage::Idle)
     }

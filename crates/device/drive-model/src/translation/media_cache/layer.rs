@@ -51,6 +51,8 @@ pub(super) struct Spec {
     pub(super) idle: Nanos,
     /// The volatile cache, if it is on: its blocks, the time that a run waits in it, and the length from which it streams.
     pub(super) volatile: Option<Volatile>,
+    /// Tracks of a band.
+    band_tracks: u64,
     overhead: Nanos,
     interface_ns_block: Nanos,
 }
@@ -140,6 +142,7 @@ impl MediaCacheLayer {
             gather: ms(cache.gather_ms),
             idle: ms(cache.idle_ms),
             volatile,
+            band_tracks: u64::from(cache.band_tracks),
             overhead: (profile.queue.overhead_us * 1e3) as Nanos,
             interface_ns_block: (4096.0 * 1e3 / profile.queue.interface_mb_s) as Nanos,
         };
@@ -352,7 +355,19 @@ impl Layer for MediaCacheLayer {
     }
 
     fn torn(&self) -> Vec<Range<u64>> {
-        self.stream.torn(&self.bands)
+        self.stream.torn(&self.bands, self.spec.band_tracks)
+    }
+
+    fn power_failed(&mut self, now: Nanos) {
+        self.runs = Runs::default();
+        self.stream = Stream::default();
+        self.journal.power_failed();
+        self.cleaning = self.cleaning.take().and_then(|cleaning| cleaning.after_power_failed(&self.layout));
+        self.blocked.clear();
+        self.through.clear();
+        self.flushes.clear();
+        self.reads.clear();
+        (self.full, self.last_busy) = (false, now);
     }
 
     fn boxed_clone(&self) -> Box<dyn Layer> {

@@ -33,8 +33,17 @@ impl Stream {
         !matches!(self.stage, Stage::Idle)
     }
 
-    /// Blocks that are lost if power fails now: the band's tracks from the one being written on overlap.
-    pub(super) fn torn(&self, bands: &Bands) -> Vec<Range<u64>> {
-        self.open.iter().map(|open| open.end..bands.of(open.start).end).filter(|range| !range.is_empty()).collect()
+    /// Blocks that are lost if power fails now: those that are being written, and a track behind them, which the head overlaps.
+    /// (Figure 2.23.)
+    pub(super) fn torn(&self, bands: &Bands, band_tracks: u64) -> Vec<Range<u64>> {
+        let Some(open) = &self.open else { return Vec::new() };
+        let band = bands.of(open.start);
+        let written = match &self.stage {
+            Stage::Writes { blocks, .. } => blocks.end,
+            Stage::WritesRest => band.end,
+            Stage::Idle | Stage::ReadsRest { .. } => open.end,
+        };
+        let end = (written + (band.end - band.start).div_ceil(band_tracks)).min(band.end);
+        std::iter::once(open.end..end).filter(|range| !range.is_empty()).collect()
     }
 }
