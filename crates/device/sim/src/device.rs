@@ -161,12 +161,19 @@ impl SimDevice {
         self.shared.medium.image()
     }
 
-    /// Contents of the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`].
+    /// The modelled drive with its power cut now and back: for a device on the image of that cut, in the same simulation. `None`
+    /// if times are random.
+    pub fn drive_after_power_cut(&self) -> Option<Drive> {
+        self.shared.timing.borrow().power_cut().map(|(_, drive)| drive)
+    }
+
+    /// Contents of the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`]. What a modelled drive
+    /// was overwriting in its place cannot be read there (SIM-7).
     ///
     /// # Panics
     /// If the device was made [without power cuts](Self::without_power_cuts).
     pub fn crash_image(&self, seed: u64) -> MemoryDevice {
-        self.shared.medium.crash_image(seed, Survival::Prefix)
+        self.crash_image_with(seed, Survival::Prefix)
     }
 
     /// As [`crash_image`](Self::crash_image), with a choice of the effects that survive.
@@ -174,7 +181,12 @@ impl SimDevice {
     /// # Panics
     /// As there.
     pub fn crash_image_with(&self, seed: u64, survival: Survival) -> MemoryDevice {
-        self.shared.medium.crash_image(seed, survival)
+        let image = self.shared.medium.crash_image(seed, survival);
+        let torn = self.shared.timing.borrow().power_cut().map(|(torn, _)| torn);
+        for range in torn.into_iter().flatten() {
+            image.fail_reads(Lba(range.start), Blocks(range.end - range.start), None);
+        }
+        image
     }
 
     /// From now on takes the image of a power cut before every command. Set before an engine opens the device, it cuts

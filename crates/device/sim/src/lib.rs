@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - SIM-1: the same seed gives the same run, to the last command.
-//! - SIM-2: a crash image holds everything that was durable, and of the rest, zone by zone, a prefix (ZD-DEV-3).
+//! - SIM-2: a crash image holds everything that was durable (but for SIM-7), and of the rest, zone by zone, a prefix (ZD-DEV-3).
 //! - SIM-3: a flush makes durable what had completed when it began, and nothing that completed later.
 //!   (`a_flush_covers_what_had_completed_when_it_began`)
 //! - SIM-4: a crash image with [`Survival::AnySubset`] holds everything that was durable, of each zone a state that it had
@@ -13,6 +13,8 @@
 //! - SIM-5: a fault of the medium (a block that cannot be read, rot, a dead zone) is in every image and in every later life,
 //!   until it is healed or the block is written again.
 //! - SIM-6: a kill loses nothing, and makes nothing durable.
+//! - SIM-7: blocks that a modelled drive that translates inside was overwriting in their places when the power failed, and those
+//!   that its head overlaps, cannot be read in the image, durable or not, until they are written again.
 
 mod calls;
 pub mod clients;

@@ -1,6 +1,7 @@
 //! Times of commands: random, or a modelled drive's.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -39,6 +40,16 @@ impl Timing {
                 }
             }
         }
+    }
+}
+
+impl Timing {
+    /// Blocks that a power cut now would tear, and the modelled drive when its power is back; none without a modelled drive.
+    pub(crate) fn power_cut(&self) -> Option<(Vec<Range<u64>>, Drive)> {
+        let Self::Drive(timed) = self else { return None };
+        let mut drive = timed.drive.borrow().clone();
+        let torn = drive.cut_power(timed.clock(), &mut Vec::new());
+        Some((torn, drive))
     }
 }
 
