@@ -9,7 +9,7 @@ import time
 import botocore.exceptions
 import pytest
 
-from shingle import Server, keys_in
+from shingle import Server, keys_in, shingle
 
 CONFIG = """
 [[drive]]
@@ -53,6 +53,17 @@ def fill(path):
                 block = block[: len(block) // 2]
 
 
+def put_within(seconds, s3, body):
+    """Puts an object, which may be refused for want of room so long."""
+    began = time.monotonic()
+    while True:
+        try:
+            return s3.put_object(Bucket="first", Key="after", Body=body)
+        except botocore.exceptions.ClientError as error:
+            assert time.monotonic() - began < seconds, error.response
+            time.sleep(0.5)
+
+
 @pytest.mark.skipif(not namespaces(), reason="needs a mount namespace")
 def test_a_full_data_directory_refuses_writes_and_recovers_by_itself(tmp_path):
     data = tmp_path / "data"
@@ -85,16 +96,42 @@ def test_a_full_data_directory_refuses_writes_and_recovers_by_itself(tmp_path):
         assert s3.list_objects_v2(Bucket="first", Prefix="kept/")["KeyCount"] == len(kept)
 
         (server.inside / "filler").unlink()
-        began = time.monotonic()
-        while True:
-            try:
-                s3.put_object(Bucket="first", Key="after", Body=b"there is room again")
-                break
-            except botocore.exceptions.ClientError as error:
-                assert time.monotonic() - began < 60, error.response
-                time.sleep(0.5)
+        put_within(60, s3, b"there is room again")
         assert s3.get_object(Bucket="first", Key="after")["Body"].read() == b"there is room again"
         for key, body in kept.items():
             assert s3.get_object(Bucket="first", Key=key)["Body"].read() == body
+    finally:
+        server.stop()
+
+
+@pytest.mark.skipif(not namespaces(), reason="needs a mount namespace")
+def test_drives_on_a_full_file_system_say_so_once_and_in_the_status(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    config = tmp_path / "shingle.toml"
+    config.write_text(CONFIG.format(drive="drive.shingle"))
+    server = Small(data, config=config).start()
+    try:
+        s3 = server.s3()
+        s3.create_bucket(Bucket="first")
+        body = os.urandom(4 << 20)
+        for number in range(8):
+            s3.put_object(Bucket="first", Key=f"{number}", Body=body)
+        fill(server.inside / "filler")
+        for number in range(30):
+            try:
+                s3.put_object(Bucket="first", Key=f"more{number}", Body=body)
+            except botocore.exceptions.ClientError as error:
+                refused = error.response
+        assert refused["Error"]["Code"] == "InsufficientStorage", refused
+        time.sleep(2)
+        told = shingle("status", "--data", server.inside)
+        assert told.returncode == 2 and "drive.shingle: the file system that holds it was full" in told.stdout, told
+        said = [line for line in server.lines if "file system" in line and "listening" not in line]
+        assert 1 <= len(said) < 10, "".join(said)
+        (server.inside / "filler").unlink()
+        put_within(10, s3, body)
+        time.sleep(2)
+        assert "file system" not in shingle("status", "--data", server.inside).stdout
     finally:
         server.stop()

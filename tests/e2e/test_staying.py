@@ -87,6 +87,33 @@ def test_requests_are_told_to_come_again_while_a_drive_is_waited_for(tmp_path, p
     assert "Contents" not in s3.list_objects_v2(Bucket="first")
 
 
+def test_a_missing_drive_is_named_whatever_the_directory_of_the_first_start_was(tmp_path):
+    """Nothing tells people to make a drive in its place, and paths mean the same from everywhere."""
+    start = [str(BINARY), "serve", "--data", "data", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(start, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        said = ""
+        while "Keys: " not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        assert f"Keys: {tmp_path}/data/credentials.toml" in said, said
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+    drives = [tmp_path / "data" / f"drive-{number}.zoned" for number in range(2)]
+    assert all(f'path = "{drive}"' in (tmp_path / "data/drives.toml").read_text() for drive in drives)
+    drives[0].rename(tmp_path / "away")
+    config = tmp_path / "shingle.toml"
+    config.write_text('drive_wait = "1 s"\n' + "".join(f'[[drive]]\npath = "{drive}"\n' for drive in drives))
+    for command in (["serve", "--listen", "127.0.0.1:0"], ["object", "check"]):
+        done = shingle(*command, "--config", config, "--data", tmp_path / "data")
+        assert done.returncode in (1, 8) and "drive create" not in done.stderr, done
+        for part in ("objects of", str(drives[0]), "not there", "bring them back", "allow_missing_drives"):
+            assert part in done.stderr, done.stderr
+    assert not drives[0].exists()
+
+
 def test_an_array_that_does_not_open_leaves_the_drives_serving(tmp_path, processes):
     config, data = tmp_path / "shingle.toml", tmp_path / "data"
     admin = f"127.0.0.1:{free_port()}"
