@@ -132,6 +132,7 @@ def test_drives_on_a_full_file_system_say_so_once_and_in_the_status(tmp_path):
         (server.inside / "filler").unlink()
         put_within(10, s3, body)
         time.sleep(2)
-        assert "file system" not in shingle("status", "--data", server.inside).stdout
+        told = shingle("status", "--data", server.inside)
+        assert told.returncode == 0 and "file system" not in told.stdout and "failed" not in told.stdout, told
     finally:
         server.stop()

@@ -22,7 +22,7 @@ pub struct Counters {
     pub reads: u64,
     /// Bytes returned by them.
     pub read_bytes: u64,
-    /// Device writes that failed.
+    /// Device writes that failed, but for want of room in the file system that holds the drive.
     pub write_errors: u64,
     /// Reads that found bytes that fail their check.
     pub corrupt_reads: u64,

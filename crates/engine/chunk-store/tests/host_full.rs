@@ -91,6 +91,7 @@ fn full_from(seed: u64, first: u64, inside: bool) -> bool {
             store.delete(id).await.unwrap();
         }
         driver(false).run(10).await;
+        assert_eq!(store.counters().write_errors, 0, "{context}: want of room is no fault of the drive");
         cuts.push((device.crash_image_with(seed + 1, survival), model.borrow().clone()));
         for (image, mut model) in cuts {
             let reopened = SimDevice::new(&rt, &image);

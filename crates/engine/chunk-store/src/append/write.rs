@@ -165,7 +165,6 @@ impl Engine {
     /// (CS-HOST-1).
     fn take_back(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
         let mut state = self.state.borrow_mut();
-        state.counters.write_errors += 1;
         let waiting = state.writers.get_mut(&zone).map(|writer| {
             (writer.next, writer.reserved) = (block, 0);
             std::mem::take(&mut writer.queue)
@@ -187,7 +186,7 @@ impl Engine {
             _ => ZoneStatus::Closed,
         };
         let mut state = self.state.borrow_mut();
-        state.counters.write_errors += 1;
+        state.counters.write_errors += u64::from(!error.kind.is_host_full());
         let waiting = state.writers.get_mut(&zone).map(|writer| std::mem::take(&mut writer.queue)).unwrap_or_default();
         let slot = state.zones.get_mut(zone);
         // Blocks that the failed write left behind are dead: recovery looks at them again and finds the same ranges

@@ -210,7 +210,6 @@ impl Engine {
     /// (CS-HOST-1).
     fn take_back_landing(self: &Rc<Self>, zone: ZoneId, block: u32, records: Vec<Framed>) {
         let mut state = self.state.borrow_mut();
-        state.counters.write_errors += 1;
         state.zones.get_mut(zone).written = block;
         let mut waiting: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
         if let Some(landing) = &mut state.landing {
@@ -227,7 +226,7 @@ impl Engine {
         let gone = matches!(error.kind, DeviceErrorKind::Gone);
         let status = if gone { ZoneStatus::Closed } else { self.status_after_error(zone).await };
         let mut state = self.state.borrow_mut();
-        state.counters.write_errors += 1;
+        state.counters.write_errors += u64::from(!error.kind.is_host_full());
         self.close_landing_zone(&mut state, zone, status);
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
         retries.iter_mut().for_each(|pending| pending.tries += 1);
