@@ -7,13 +7,13 @@ use shingle_base::StoreId;
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::config::Options;
 use crate::drive::{Drive, HostRoom, Layout, payload};
 use crate::gc::{Collector, Destinations};
 use crate::journal::LogRoom;
-use crate::read::Verifier;
+use crate::read::{UNDER_WAY, Verifier};
 use crate::state::StoreState;
 use crate::wakes::Wakes;
 
@@ -27,6 +27,8 @@ pub(crate) struct Engine {
     /// Room of the file system that holds the drive, if it is an emulated one.
     pub(crate) host: HostRoom,
     pub(crate) verifier: Verifier,
+    /// Bytes of reads that may begin. (CS-READ-5)
+    pub(crate) reads: Semaphore,
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
     pub(crate) log_room: LogRoom,
@@ -61,6 +63,7 @@ impl Engine {
             collector: Collector::new(options.gc_latency_factor, sequence.last(), destinations),
             host: HostRoom::default(),
             log_room: LogRoom::default(),
+            reads: Semaphore::new(UNDER_WAY),
             checkpointing: Mutex::new(()),
             state: RefCell::new(state),
             wakes: Wakes::default(),

@@ -15,7 +15,7 @@ use crate::drive::Layout;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Handle, IndexMemory};
-use crate::read::Fetched;
+use crate::read::{Fetched, Fetching};
 use crate::stats::{Counters, Forecast};
 use crate::types::{ChunkStat, StoreStat, Stream, ZoneStat, ZoneStatus};
 use crate::zones::Zone;
@@ -209,10 +209,16 @@ impl ChunkStore {
         if reply.is_closed() {
             return;
         }
-        let read = Box::pin(self.engine.fetch(id, offset, length));
+        let fetching = Fetching::default();
+        let read = Box::pin(self.engine.fetch(id, offset, length, &fetching));
         let read = match select(read, Box::pin(reply.closed())).await {
             Either::Left((read, _)) => read,
-            Either::Right(_) => return,
+            Either::Right((_, read)) => {
+                fetching.leave();
+                // What the drive has begun takes memory until it ends (CS-READ-5).
+                let _ = read.await;
+                return;
+            }
         };
         let verified = |read: Fetched| read.verify().map(Fetched::from);
         let _ = reply.send(if verify { read.and_then(verified) } else { read });

@@ -6,8 +6,11 @@
 //! - CS-READ-3: a read that touches a hole fails (CS-IDX-6); it never returns fewer bytes than were asked for.
 //! - CS-READ-4: a read ends when its caller goes away, and its pins with it. A command that the drive has begun ends by
 //!   itself. `reads_of_callers_who_left_pin_nothing`.
+//! - CS-READ-5: reads of clients that the drive has under way are of at most [`UNDER_WAY`] bytes, and a command counts until the drive has answered. Others wait
+//!   without memory. `a_slow_drive_has_few_reads_under_way`.
 //! - CS-READ-2: a zone is not reset while a read of it is under way (a pin).
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -18,6 +21,31 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::index::Located;
 use crate::read::{Fetched, Raw};
+
+/// Bytes of reads that a drive has under way: 32 of a MiB, which is what the queues of disks hold.
+pub(crate) const UNDER_WAY: usize = 32 << 20;
+
+/// A client's read, which the client may leave.
+#[derive(Default)]
+pub(crate) struct Fetching {
+    pins: RefCell<Vec<Pin>>,
+    left: Cell<bool>,
+}
+
+impl Fetching {
+    /// Lets go of the zones, and begins no further command. (CS-READ-4)
+    pub(crate) fn leave(&self) {
+        self.left.set(true);
+        self.pins.take();
+    }
+
+    fn goes_on(&self) -> Result<()> {
+        if self.left.get() {
+            return Err(Error::new(ErrorKind::Stopped, "the caller went away"));
+        }
+        Ok(())
+    }
+}
 
 /// Keeps a zone from being reset until dropped.
 pub(crate) struct Pin {
@@ -45,11 +73,17 @@ impl Engine {
 
     /// See [`ChunkClient::read`](crate::ChunkClient::read).
     pub(crate) async fn read(self: &Rc<Self>, id: ChunkId, offset: u64, length: u64) -> Result<Bytes> {
-        self.fetch(id, offset, length).await?.verify()
+        self.fetch(id, offset, length, &Fetching::default()).await?.verify()
     }
 
     /// Reads, and leaves it to the caller to verify (CS-FETCH-1).
-    pub(crate) async fn fetch(self: &Rc<Self>, id: ChunkId, offset: u64, length: u64) -> Result<Fetched> {
+    pub(crate) async fn fetch(
+        self: &Rc<Self>,
+        id: ChunkId,
+        offset: u64,
+        length: u64,
+        fetching: &Fetching,
+    ) -> Result<Fetched> {
         let (records, landed, from, to) = {
             let state = self.state.borrow();
             // A store that can write no more still reads.
@@ -76,24 +110,26 @@ impl Engine {
             (records, landed, from, to)
         };
         // All at once: a chunk's records may move to other zones while the first of them are read.
-        let pins: Vec<Pin> = {
-            let mut zones: Vec<ZoneId> = records.iter().map(|record| record.zone).collect();
-            zones.dedup();
-            zones.into_iter().map(|zone| self.pin(zone)).collect()
-        };
+        let mut zones: Vec<ZoneId> = records.iter().map(|record| record.zone).collect();
+        zones.dedup();
+        fetching.pins.replace(zones.into_iter().map(|zone| self.pin(zone)).collect());
         if !records.is_empty()
             && let Some(landing) = &mut self.state.borrow_mut().landing
         {
             landing.note_other_command();
         }
+        // Never closed. Bytes in memory wait for no drive.
+        let bytes = if records.is_empty() { 0 } else { (to - from).min(UNDER_WAY as u32) };
+        let _place = self.reads.acquire_many(bytes).await.ok();
         let (mut raw, mut at) = (Vec::with_capacity(records.len()), from);
         for record in records {
             let (begin, end) = (from.max(record.offset), to.min(record.end()));
             not_lost(id, at, begin)?;
+            fetching.goes_on()?;
             raw.push(self.read_raw(id, record, begin - record.offset, end - begin).await?);
             at = end;
         }
-        drop(pins);
+        fetching.pins.take();
         not_lost(id, at + landed.iter().map(Bytes::len).sum::<usize>() as u32, to)?;
         let mut state = self.state.borrow_mut();
         state.counters.reads += 1;

@@ -3,5 +3,6 @@
 mod fetch;
 mod fetched;
 
+pub(crate) use fetch::{Fetching, UNDER_WAY};
 pub use fetched::Fetched;
 pub(crate) use fetched::{Raw, Verifier};

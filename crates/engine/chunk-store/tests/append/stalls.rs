@@ -269,6 +269,44 @@ fn reads_of_callers_who_left_pin_nothing() {
     });
 }
 
+/// CS-READ-5: however many wait for a drive, and whoever of them comes again, it has few reads under way.
+#[test]
+fn a_slow_drive_has_few_reads_under_way() {
+    let medium = formatted(Geometry::hm_smr(Blocks(1024), 20, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { landing: None, ..Options::default() }).await;
+        let (client, requests) = ChunkClient::channel(16);
+        let serving = store.clone();
+        drop(rt.spawn(async move { serving.serve(requests).await }));
+        let id = ChunkId::from_u64(7);
+        store.create(id, Stream::Data).await.unwrap();
+        append(&store, id, 0, 1 << 20).await.unwrap();
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]));
+        for round in 0..3 {
+            let left: Vec<_> = (0..50).map(|_| client.read(id, 0, 1 << 20)).collect();
+            let leaves = Box::pin(rt.sleep(Duration::from_millis(10)));
+            let all = futures_util::future::join_all(left);
+            assert!(matches!(futures_util::future::select(all, leaves).await, futures_util::future::Either::Right(_)));
+            assert_eq!(device.hung(), 32, "round {round}");
+        }
+        let read = |length: u64| {
+            let client = client.clone();
+            rt.spawn(async move { client.read(id, 0, length).await })
+        };
+        let waiting: Vec<_> = (0..50).map(|number| read((1 << 20) - number)).collect();
+        rt.sleep(Duration::from_millis(10)).await;
+        assert_eq!(device.hung(), 32);
+        device.set_faults(Faults::default());
+        device.release_hung();
+        for (number, waiting) in waiting.into_iter().enumerate() {
+            let bytes = in_time(&rt, "a read", waiting).await.unwrap().unwrap();
+            assert!(bytes == content(7, 0, (1 << 20) - number as u64), "read {number}");
+        }
+    });
+}
+
 /// CS-READ-2: a read takes long, and meanwhile its chunk is deleted and the drive needs every zone.
 #[test]
 fn a_zone_is_not_reset_under_a_read() {
