@@ -182,6 +182,10 @@ def test_status_tells_how_a_running_server_is(tmp_path):
         done = status()
         assert done.returncode == 0 and done.stdout.startswith("HEALTHY\n"), done
         assert re.search(r"drive \S+other.shingle: up, [\d.]+ MiB free", done.stdout), done.stdout
+        s3 = server.s3()
+        s3.create_bucket(Bucket="first")
+        for number in range(20):
+            s3.put_object(Bucket="first", Key=f"{number}", Body=b"bytes")
         told = json.loads(status("--json").stdout)
         assert told["state"] == "healthy" and told["process"] == server.process.pid, told
         assert f"http://{told['listen']}" == server.endpoint
@@ -194,6 +198,18 @@ def test_status_tells_how_a_running_server_is(tmp_path):
         done = status()
         assert done.returncode == 2 and done.stdout.startswith("DEGRADED\n"), done
         assert re.search(r"! drive \S+other.shingle .*missing since 20", done.stdout), done.stdout
+        # Objects on the missing drive are not lost, and nobody says so.
+        s3, told = server.s3(attempts=1), []
+        for number in range(20):
+            try:
+                assert s3.get_object(Bucket="first", Key=f"{number}")["Body"].read() == b"bytes"
+            except botocore.exceptions.ClientError as error:
+                told.append(error.response)
+        assert 0 < len(told) < 20, told
+        assert all(answer["ResponseMetadata"]["HTTPStatusCode"] == 503 for answer in told), told
+        assert all(answer["Error"]["Code"] == "ServiceUnavailable" for answer in told), told
+        assert all("missing" in answer["Error"]["Message"] for answer in told), told
+        assert "damage" not in status().stdout
     finally:
         server.stop()
     # With a long path, too: those of sockets are short.

@@ -44,7 +44,7 @@ pub enum ErrorKind {
     Format,
     /// The request makes no sense; the message says why.
     Invalid,
-    /// The store has stopped: closed, or its journal could no longer be written.
+    /// The store has stopped: closed, its drive is gone, or its journal could no longer be written.
     Stopped,
 }
 
@@ -113,6 +113,7 @@ pub(crate) fn read_error(error: DeviceError) -> Error {
     let kind = match error.kind {
         // The index says these blocks were written: a zone that is shorter has lost them.
         DeviceErrorKind::Rule(_) => ErrorKind::Corrupt,
+        DeviceErrorKind::Gone => ErrorKind::Stopped,
         _ => ErrorKind::Device,
     };
     let at = error.at;

@@ -300,6 +300,20 @@ async fn used_zones(device: &SimDevice) -> Vec<ZoneId> {
     zones.iter().filter(|zone| zone.written > Blocks(1)).map(|zone| zone.zone).collect()
 }
 
+/// Its bytes are not lost, and a caller may ask again once it is back: that is not the error of a bad block.
+#[test]
+fn reads_of_a_drive_that_is_gone_say_that_the_store_has_stopped() {
+    let medium = formatted(drive());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let id = ChunkId::from_u64(1);
+        let store = filled(&rt, &device, id, 60_000).await;
+        store.seal(id).await.unwrap();
+        device.power_off_at(0);
+        assert_eq!(store.read(id, 0, 60_000).await.unwrap_err().kind, ErrorKind::Stopped);
+    });
+}
+
 #[test]
 fn one_unreadable_slice_costs_only_its_own_bytes() {
     let medium = formatted(drive());

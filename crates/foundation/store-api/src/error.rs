@@ -39,11 +39,11 @@ pub enum StoreErrorKind {
     NoSpace,
     /// Stored bytes failed their check. Reading again will not help.
     Corrupt,
-    /// A drive failed the command or is gone; other objects may be fine.
+    /// A drive failed the command; other objects may be fine.
     Device,
     /// The store has too much to do; retry later.
     Busy,
-    /// The store is shutting down or has stopped.
+    /// The store is shutting down or has stopped, or the drive with the bytes is away; they are not lost.
     Unavailable,
 }
 

@@ -12,7 +12,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use crate::client::direct::{Opened, Source};
 use crate::engine::Core;
 use crate::engine::objects::sizes_of;
-use crate::errors::{for_client, from_record};
+use crate::errors::{for_client, from_record, unavailable};
 use crate::files::pins::{Pin, Release};
 use crate::format::BlobRef;
 use crate::index::{Index, Space};
@@ -69,16 +69,13 @@ impl Core {
     /// Pins a file and says how to read its chunk; none if the file has just gone, and what was in it has moved.
     ///
     /// # Errors
-    /// `Device` if its drive is missing.
+    /// `Unavailable` if its drive is missing.
     fn pin(&self, number: u64, ordinal: u32, releases: &Releases) -> StoreResult<Option<(ChunkClient, ChunkId, Pin)>> {
         let Some(pin) = self.direct.files.pin(number, releases) else { return Ok(None) };
         let Some(drive) = pin.file.drive else {
             let store = self.files.borrow().get(number).map_or(0, |file| file.record.store);
             // Clients hear it, whom paths of the server do not concern.
-            return Err(StoreError::new(
-                StoreErrorKind::Device,
-                format!("the drive with store {store:016x} is missing"),
-            ));
+            return Err(unavailable(format!("the drive with store {store:016x}, which the object is on, is missing")));
         };
         let chunk = pin.file.chunk(ordinal, self.set);
         Ok(Some((self.drives.borrow()[drive].client.clone(), chunk, pin)))

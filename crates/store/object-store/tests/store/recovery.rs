@@ -282,7 +282,7 @@ fn without_one_of_its_drives_the_store_opens_only_if_told_to_and_serves_what_is_
             match get(&store, BUCKET, &format!("k{number}")).await {
                 Ok(_) => found += 1,
                 Err(error) => {
-                    assert_eq!(error.kind, StoreErrorKind::Device, "{error}");
+                    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
                     lost += 1;
                 }
             }
