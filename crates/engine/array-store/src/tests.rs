@@ -32,7 +32,7 @@ use shingle_zoned::{Geometry, MemoryDevice};
 use crate::append::item::Item;
 use crate::engine::Engine;
 use crate::repair::membership::Survey;
-use crate::types::{Completion, DriveId, SetId, SetState, Version};
+use crate::types::{Completion, DriveId, DriveSet, SetId, SetState, Version};
 use crate::zone_set::{List, Phase};
 use crate::{
     ArrayDrive, ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, RebuildOptions, RecoveryReport,

@@ -113,9 +113,9 @@ impl Engine {
         }
     }
 
-    /// Of empty sets so many that are opened next, as many for each group: the first that fit and lack nothing; where
-    /// those are not enough, of the others those that lack the least.
-    pub(crate) fn for_groups(&self, most: usize) -> Vec<(SetId, Rc<ZoneSet>)> {
+    /// Of empty sets on other drives than those so many that are opened next, as many for each group: the first that fit
+    /// and lack nothing; where those are not enough, of the others those that lack the least.
+    pub(crate) fn for_groups(&self, most: usize, without: &DriveSet) -> Vec<(SetId, Rc<ZoneSet>)> {
         self.settle_homeless();
         let (fit, groups) = (self.fit_now(), self.allocator.groups());
         let mut chosen = BTreeSet::new();
@@ -126,7 +126,8 @@ impl Engine {
             chosen.extend(found);
         }
         let rest = most - chosen.len();
-        let others = self.best_empty(rest, |drives| Some(fit.rank(None, drives)), |id| !chosen.contains(id));
+        let rank = |drives: &DriveSet| (!drives.meets(without)).then(|| fit.rank(None, drives));
+        let others = self.best_empty(rest, rank, |id| !chosen.contains(id));
         let all = chosen.iter().copied().chain(others);
         all.filter_map(|id| Some((id, self.sets.get(id)?))).collect()
     }

@@ -102,7 +102,7 @@ impl Engine {
             let available = count();
             if available > room.reserved {
                 if available <= self.available_sets() / 2 && self.sets.listed_without(List::Empty, &without) > 0 {
-                    self.replenish().await?;
+                    self.replenish(&without).await?;
                     if count() <= room.reserved {
                         continue;
                     }
@@ -154,7 +154,7 @@ impl Engine {
             let free = self.sets.free_without(&without);
             if free > available {
                 // Sets that another task makes available are waited for, too. A writer that comes late looks again.
-                self.replenish().await?;
+                self.replenish(&without).await?;
                 if count() > available || self.sets.free_without(&without) < free {
                     continue;
                 }

@@ -18,6 +18,7 @@ use crate::index::{Index, Moment};
 use crate::recovery::gather::{Gathered, gather};
 use crate::recovery::recover::RecoveryReport;
 use crate::store::ArrayStore;
+use crate::types::DriveSet;
 
 impl ArrayStore {
     /// Opens an array: from its index if that was left clean, else from the newest snapshot and what was written since.
@@ -158,7 +159,7 @@ impl ArrayStore {
         if gaps {
             engine.leave_gaps().await;
         }
-        engine.replenish().await?;
+        engine.replenish(&DriveSet::EMPTY).await?;
         engine.lifecycle.serving.set(true);
         if background {
             (0..engine.cleaners.most()).for_each(|others| rt.spawn_detached(engine.clone().keep_sets_free(others)));

@@ -243,7 +243,12 @@ impl Superblocks {
 
     /// True if a drive has a superblock that can be read.
     fn is_known(&self, drive: DriveId) -> bool {
-        self.next.borrow().get(&drive).is_some_and(|next| next.newest.is_some())
+        self.newest_zone(drive).is_some()
+    }
+
+    /// The one of a drive's two zones that has its newest superblock that can be read.
+    pub(crate) fn newest_zone(&self, drive: DriveId) -> Option<usize> {
+        self.next.borrow().get(&drive)?.newest
     }
 
     /// True if an opening may find a drive without a superblock, besides those that have none or are away. (AS-SB-2)

@@ -9,7 +9,6 @@ use shingle_sim::{Medium, Random, Survival, seeds};
 use super::*;
 use crate::append::open_set::RESERVED;
 use crate::clean::cleaners::Cleaners;
-use crate::types::DriveSet;
 
 const SEGMENT: u32 = 40_000;
 

@@ -213,3 +213,34 @@ fn items_on_their_way_together_share_flushes() {
         }
     });
 }
+
+/// AS-AVOID-1: a trial reads where all its drives have something, elsewhere each time, and writes nothing to a drive of which it has no time.
+#[test]
+fn a_trial_reads_what_is_there_before_it_writes() {
+    Sim::new(6).run(|rt| async move {
+        let (devices, store) = fresh_on(&rt, 6).await;
+        let engine = &store.0;
+        let tried = DriveId(1);
+        let is_superblock = |&(drive, zone, block): &(DriveId, ZoneId, u32)| {
+            engine.drives.superblock_zones(drive).unwrap().contains(&zone) && block == 0
+        };
+        let places = engine.places_beside(tried);
+        assert!(places.len() == 3 && places.iter().all(is_superblock), "{places:?}");
+        assert!(places.iter().any(|(drive, ..)| *drive == tried));
+
+        write(&rt, &store, 6).await;
+        let all: BTreeSet<_> = (0..40).map(|_| engine.places_beside(tried)).collect();
+        assert!(all.len() > 10, "{all:?}");
+        assert!(all.iter().flatten().all(|place| !is_superblock(place)), "{all:?}");
+
+        let written = || devices[1].counts().writes.0;
+        let fails = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::ReadError };
+        devices[1].set_faults(Faults::new([fails]));
+        let before = written();
+        engine.try_drive(tried).await.unwrap();
+        assert_eq!(written(), before, "it was written to unseen");
+        devices[1].set_faults(Faults::default());
+        engine.try_drive(tried).await.unwrap();
+        assert!(written() > before);
+    });
+}

@@ -237,7 +237,7 @@ fn a_set_is_offered_only_when_its_resets_are_durable() {
         for (id, set) in store.0.sets.all().filter(|(_, set)| set.state() == SetState::Indexed) {
             assert!(store.0.collect_alone(id, &set).await.unwrap());
             rt.sleep(Duration::from_millis(1)).await;
-            store.0.replenish().await.unwrap();
+            store.0.replenish(&DriveSet::EMPTY).await.unwrap();
             assert_eq!(set.state(), SetState::Available);
             let members = set.members();
             let crash = |seed: u64| devices.iter().map(|device| device.crash_image(seed)).collect::<Vec<_>>();

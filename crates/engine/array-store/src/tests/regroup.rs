@@ -10,7 +10,7 @@ async fn joined(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
     let mut devices: Vec<SimDevice> = crash(&devices).iter().map(|image| SimDevice::new(rt, image)).collect();
     let options = Options { background: false, available_sets: 8, ..Options::default() };
     let store = ArrayStore::open(rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap().0;
-    store.0.replenish().await.unwrap();
+    store.0.replenish(&DriveSet::EMPTY).await.unwrap();
     let fourth = SimDevice::new(rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
     let drive = &named(std::slice::from_ref(&fourth))[0];
     let (entry, _) = prepare(drive, 77).await.unwrap();

@@ -6,7 +6,7 @@ use shingle_zoned::ZoneOp;
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::{SetId, SetState};
+use crate::types::{DriveSet, SetId, SetState};
 use crate::zone_set::{List, Phase, Pin, ZoneSet, Zones};
 
 impl Engine {
@@ -16,13 +16,13 @@ impl Engine {
         (self.options.available_sets * self.allocator.groups()).max(self.cleaners.reserved() + 1)
     }
 
-    /// Makes empty sets available until there are as many as the pool holds. (SMORE, section III-C.)
-    pub(crate) async fn replenish(&self) -> Result<()> {
+    /// Makes empty sets available until there are as many as the pool holds, on other drives than those. (SMORE, section
+    /// III-C.)
+    pub(crate) async fn replenish(&self, without: &DriveSet) -> Result<()> {
         let _one = self.replenishing.lock().await;
-        // Sets that clients keep away from are none for them. (AS-LANE-3)
-        let available = self.sets.listed_without(List::Available, &self.shunned(None));
+        let available = self.sets.listed_without(List::Available, without);
         let wanted = self.available_sets().saturating_sub(available);
-        let chosen = self.for_groups(wanted);
+        let chosen = self.for_groups(wanted, without);
         self.offer(chosen).await
     }
 
