@@ -8,13 +8,14 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 22] = [
+const PREFIXES: [(&str, &str); 23] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
     ("crates/app/server", "SV"),
     ("crates/device/drive-model", "DM"),
     ("crates/device/sim", "SIM"),
+    ("crates/device/skylight", "SKY"),
     ("crates/device/zoned", "ZD"),
     ("crates/device/zoned-linux", "ZL"),
     ("crates/engine/array-store", "AS"),

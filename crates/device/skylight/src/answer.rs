@@ -1,0 +1,43 @@
+//! Answers of examinations: a value with its confidence, or the reason why there is none.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::CONFIDENCE;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer<T> {
+    /// The drive is so.
+    Known {
+        /// Its value.
+        value: T,
+        /// Probability with which it is right, if the examination's assumptions hold.
+        confidence: f64,
+    },
+    /// The times do not tell.
+    CannotTell {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl<T> Answer<T> {
+    /// A value at the usual confidence.
+    pub fn known(value: T) -> Self {
+        Self::Known { value, confidence: CONFIDENCE }
+    }
+
+    /// No value.
+    pub fn cannot_tell(reason: impl Into<String>) -> Self {
+        Self::CannotTell { reason: reason.into() }
+    }
+
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Known { value, .. } => Some(value),
+            Self::CannotTell { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Tests 3 to 5: does the drive clean its cache while it is idle, after how long a pause, how fast, and in which order?
+//! (Dissertation, sections 2.4.5 and 2.4.9.)
+//!
+//! A region is fragmented as for Test 2. Blocks read at the pace of a turn are at their places. If more are so after a pause
+//! than at once (rank test), the drive has cleaned. The shortest pause that cleans is quiet time and cleaning together; the same
+//! in several pauses has the quiet time in it several times, which gives both.
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Answer;
+use crate::exam::cache_location::{REGION, fragment};
+use crate::exam::native::{MARK_BLOCKS, is_native, mark};
+use crate::exam::turn::Turn;
+use crate::session::{Done, Session, intervals};
+use crate::stats::{CONFIDENCE, median, rank_test};
+use crate::target::MIB;
+
+/// Pauses after which an aggressive drive has begun to clean, in milliseconds.
+const PAUSES_MS: [f64; 3] = [5_000.0, 20_000.0, 60_000.0];
+
+/// The same for a small mark, in the end.
+const LONG_MS: f64 = 60_000.0;
+
+/// Share of blocks that are read at the pace of a turn, above which a region is clean.
+const CLEAN_ABOVE: f64 = 0.9;
+
+/// Parts in which a pause is taken, to tell quiet time from cleaning.
+const PARTS: u32 = 4;
+
+/// Precision of pauses, in milliseconds.
+const PRECISION_MS: f64 = 4.0;
+
+/// Marks of the test of order.
+const MARKS: usize = 24;
+
+/// Type of cleaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CleaningType {
+    /// While the drive is idle.
+    Aggressive,
+    /// Not before the cache is full.
+    Lazy,
+}
+
+/// Order of cleaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CleaningOrder {
+    /// Bands of the oldest writes first.
+    OldestFirst,
+    /// Bands of the lowest addresses first.
+    LowestFirst,
+}
+
+/// Pace of cleaning.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CleaningPace {
+    /// Quiet time before the drive cleans, in milliseconds.
+    pub quiet_ms: f64,
+    /// Time of cleaning a band with a few blocks in the cache, in milliseconds.
+    pub band_ms: f64,
+}
+
+/// Outcome of the tests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CleaningFound {
+    /// The type.
+    pub cleaning: Answer<CleaningType>,
+    /// The pace, on a drive that cleans while idle.
+    pub pace: Answer<CleaningPace>,
+    /// The order, on such a drive.
+    pub order: Answer<CleaningOrder>,
+    /// Milliseconds from each read to the next, of a region that was fragmented: at once, and after the longest pause.
+    pub intervals_ms: [Vec<f64>; 2],
+}
+
+/// Examines type, pace and order.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<CleaningFound> {
+    let at = session.blocks() / 2 / MIB * MIB + MIB;
+    let (cleaning, intervals_ms) = cleaning_type(session, turn, at)?;
+    let none = || format!("cleaning was not seen within {:.0} s of quiet", PAUSES_MS[2] / 1e3);
+    if cleaning.value() != Some(&CleaningType::Aggressive) {
+        let (pace, order) = (Answer::cannot_tell(none()), Answer::cannot_tell(none()));
+        return Ok(CleaningFound { cleaning, pace, order, intervals_ms });
+    }
+    let pace = pace(session, turn, at)?;
+    let order = match pace.value() {
+        Some(&pace) => order(session, turn, &pace)?,
+        None => Answer::cannot_tell("the pace of cleaning is not known"),
+    };
+    Ok(CleaningFound { cleaning, pace, order, intervals_ms })
+}
+
+fn read_region(session: &mut Session<'_>, at: u64) -> Done<Vec<f64>> {
+    Ok(intervals(&session.read_each((0..REGION).map(|number| at + number))?))
+}
+
+fn cleaning_type(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<(Answer<CleaningType>, [Vec<f64>; 2])> {
+    let at_pace = |intervals: &[f64]| -> Vec<f64> {
+        intervals.iter().map(|&between| if turn.follows(between) { 1.0 } else { 0.0 }).collect()
+    };
+    fragment(session, at)?;
+    let before = read_region(session, at)?;
+    let mut after = Vec::new();
+    for pause in PAUSES_MS {
+        fragment(session, at)?;
+        session.pause(pause)?;
+        after = read_region(session, at)?;
+        let (early, late) = (at_pace(&before), at_pace(&after));
+        let share = late.iter().sum::<f64>() / late.len() as f64;
+        if share > CLEAN_ABOVE && rank_test(&early, &late) < 1.0 - CONFIDENCE {
+            return Ok((Answer::known(CleaningType::Aggressive), [before, after]));
+        }
+    }
+    let share = |list: &[f64]| at_pace(list).iter().sum::<f64>() / list.len() as f64;
+    let answer = if share(&before) > CLEAN_ABOVE {
+        Answer::cannot_tell("a fragmented region is read at the pace of a turn from the start")
+    } else if (share(&after) - share(&before)).abs() < 0.25 {
+        Answer::known(CleaningType::Lazy)
+    } else {
+        Answer::cannot_tell("a pause makes some reads come at the pace of a turn, and not all")
+    };
+    Ok((answer, [before, after]))
+}
+
+/// True if a mark is clean after so many pauses of that length, with a read between them.
+fn cleans(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32, ms: f64) -> Done<bool> {
+    mark(session, &[at])?;
+    for _ in 0..pauses {
+        session.pause(ms)?;
+        session.read_each([at + 4 * MIB])?;
+    }
+    let clean = is_native(session, turn, at)?;
+    if !clean {
+        session.pause(LONG_MS / 4.0)?;
+    }
+    Ok(clean)
+}
+
+/// The shortest of so many equal pauses that cleans a mark, in milliseconds.
+fn shortest(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32) -> Done<Option<f64>> {
+    let (mut short, mut long) = (0.0, LONG_MS / 4.0);
+    if !cleans(session, turn, at, pauses, long)? {
+        return Ok(None);
+    }
+    while long - short > PRECISION_MS {
+        let middle = (short + long) / 2.0;
+        if cleans(session, turn, at, pauses, middle)? { long = middle } else { short = middle }
+    }
+    Ok(Some((short + long) / 2.0))
+}
+
+fn pace(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<Answer<CleaningPace>> {
+    let parts = f64::from(PARTS);
+    let (Some(one), Some(part)) = (shortest(session, turn, at, 1)?, shortest(session, turn, at, PARTS)?) else {
+        return Ok(Answer::cannot_tell("a mark of three blocks was not clean after 15 s"));
+    };
+    let quiet_ms = (parts * part - one) / (parts - 1.0);
+    if !(0.0..one).contains(&quiet_ms) {
+        return Ok(Answer::cannot_tell("cleaning does not go on where an access has interrupted it"));
+    }
+    Ok(Answer::known(CleaningPace { quiet_ms, band_ms: one - quiet_ms }))
+}
+
+/// Marks far from each other, a pause in which some are cleaned, and a rank test: are these the oldest, or the lowest?
+fn order(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace) -> Done<Answer<CleaningOrder>> {
+    let step = session.blocks() / (MARKS as u64 + 1);
+    let mut places: Vec<u64> = (1..=MARKS as u64).map(|number| number * step).collect();
+    session.random.shuffle(&mut places);
+    mark(session, &places)?;
+    session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 0.4)?;
+    let mut marks = Vec::new();
+    for (age, &at) in places.iter().enumerate() {
+        marks.push((age as f64, at as f64, is_native(session, turn, at)?));
+    }
+    session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 3.0)?;
+    let come_first = |rank: fn(&(f64, f64, bool)) -> f64| {
+        let of = |clean: bool| -> Vec<f64> { marks.iter().filter(|mark| mark.2 == clean).map(rank).collect() };
+        let (clean, left) = (of(true), of(false));
+        let enough = clean.len().min(left.len()) >= 3;
+        enough && rank_test(&clean, &left) < 1.0 - CONFIDENCE && median(&clean) < median(&left)
+    };
+    Ok(match (come_first(|mark| mark.0), come_first(|mark| mark.1)) {
+        (true, false) => Answer::known(CleaningOrder::OldestFirst),
+        (false, true) => Answer::known(CleaningOrder::LowestFirst),
+        _ => Answer::cannot_tell(format!(
+            "{} of {MARKS} bands were cleaned, neither the oldest nor the lowest",
+            marks.iter().filter(|mark| mark.2).count()
+        )),
+    })
+}
+
+const _: () = assert!(MARK_BLOCKS < 4 * MIB);

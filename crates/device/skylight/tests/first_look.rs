@@ -1,0 +1,87 @@
+//! Type, place of the cache and cleaning of the built-in drives are told from their times alone (SKY-TARGET-1).
+
+use shingle_drive_model::Profile;
+use shingle_skylight::exam::cache_location::{self, CacheLocation};
+use shingle_skylight::exam::cleaning::{self, CleaningOrder, CleaningType};
+use shingle_skylight::exam::drive_type::{self, DriveType};
+use shingle_skylight::exam::turn::{self, Turn};
+use shingle_skylight::{Host, Modelled, Session, Unwatched};
+
+const SHINGLED: [&str; 6] =
+    ["st5000as0011", "st8000as0002", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "wd40nmzw"];
+
+fn with<T>(name: &str, seed: u64, look: impl FnOnce(&mut Session<'_>, &Turn) -> T) -> T {
+    let profile = Profile::named(name).unwrap();
+    let mut drive = Modelled::new(&profile, Host { seed, ..Host::default() }).unwrap();
+    let mut unwatched = Unwatched;
+    let mut session = Session::new(&mut drive, &mut unwatched, seed).unwrap();
+    let turn = turn::of_drive(&mut session).unwrap();
+    let turn = *turn.value().unwrap_or_else(|| panic!("{name}: {turn:?}"));
+    look(&mut session, &turn)
+}
+
+#[test]
+fn the_turn_is_measured_to_a_thousandth() {
+    for name in SHINGLED.into_iter().chain(["st4000nc001", "st16000nm001g"]) {
+        let profile = Profile::named(name).unwrap();
+        let rpm = profile.mechanics.unwrap().rpm;
+        let turn = with(name, 3, |_, turn| *turn);
+        let expected = 60_000.0 / f64::from(rpm);
+        assert!((turn.turn_ms / expected - 1.0).abs() < 1e-3, "{name}: {turn:?}, expected {expected}");
+    }
+}
+
+/// Test 1, Figure 2.4.
+#[test]
+fn shingled_drives_and_conventional_ones_are_told_apart() {
+    for seed in 1..4 {
+        for name in SHINGLED {
+            let expected =
+                if name == "emulated-smr-2" { DriveType::ShingledFlashCache } else { DriveType::ShingledDiskCache };
+            let found = with(name, seed, |session, turn| drive_type::examine(session, turn).unwrap());
+            assert_eq!(found.drive_type.value(), Some(&expected), "{name}, seed {seed}: {:?}", found.drive_type);
+        }
+        for name in ["st4000nc001", "st16000nm001g"] {
+            let found = with(name, seed, |session, turn| drive_type::examine(session, turn).unwrap());
+            let expected = Some(&DriveType::Conventional);
+            assert_eq!(found.drive_type.value(), expected, "{name}, seed {seed}: {:?}", found.drive_type);
+        }
+    }
+}
+
+/// Test 2, Figure 2.8.
+#[test]
+fn the_cache_is_found_where_it_is() {
+    for (name, expected) in [
+        ("st5000as0011", CacheLocation::Outer),
+        ("st8000as0002", CacheLocation::Outer),
+        ("emulated-smr-1", CacheLocation::Inner),
+        ("emulated-smr-3", CacheLocation::Several),
+        ("wd40nmzw", CacheLocation::Several),
+    ] {
+        let found = with(name, 5, |session, _| cache_location::examine(session).unwrap());
+        assert_eq!(found.location.value(), Some(&expected), "{name}: {:?} {:?}", found.location, found.means_ms);
+    }
+}
+
+/// Tests 3 to 5, Figures 2.10 and 2.12.
+#[test]
+fn cleaning_is_seen_timed_and_ordered() {
+    for (name, expected, quiet_ms) in [
+        ("st5000as0011", CleaningType::Aggressive, 1100.0),
+        ("emulated-smr-1", CleaningType::Lazy, 0.0),
+        ("emulated-smr-2", CleaningType::Lazy, 0.0),
+        ("emulated-smr-3", CleaningType::Aggressive, 1000.0),
+        ("wd40nmzw", CleaningType::Aggressive, 1000.0),
+    ] {
+        let found = with(name, 7, |session, turn| cleaning::examine(session, turn).unwrap());
+        assert_eq!(found.cleaning.value(), Some(&expected), "{name}: {:?}", found.cleaning);
+        if expected == CleaningType::Lazy {
+            continue;
+        }
+        let pace = found.pace.value().unwrap_or_else(|| panic!("{name}: {:?}", found.pace));
+        assert!((pace.quiet_ms / quiet_ms - 1.0).abs() < 0.05, "{name}: {pace:?}");
+        let order = if name.starts_with("st") { CleaningOrder::OldestFirst } else { CleaningOrder::LowestFirst };
+        assert_eq!(found.order.value(), Some(&order), "{name}: {:?}", found.order);
+    }
+}
