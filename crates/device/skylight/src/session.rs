@@ -120,14 +120,22 @@ impl<'a> Session<'a> {
     /// # Errors
     /// As [`Session::run`].
     pub fn write(&mut self, depth: usize, blocks: u64, places: &[u64]) -> Done<Vec<Taken>> {
+        self.write_sized(depth, places, |_| blocks)
+    }
+
+    /// Durable writes of any sizes: `blocks` gives that of each.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn write_sized(&mut self, depth: usize, places: &[u64], blocks: impl Fn(usize) -> u64) -> Done<Vec<Taken>> {
+        let accesses: Vec<Access> =
+            places.iter().enumerate().map(|(number, &at)| Access::write(at, blocks(number))).collect();
         if !self.flushes {
-            let accesses: Vec<Access> = places.iter().map(|&at| Access::write(at, blocks)).collect();
             return self.run(depth, &accesses);
         }
         let mut taken = Vec::with_capacity(places.len());
-        for group in places.chunks(depth.max(1)) {
-            let accesses: Vec<Access> = group.iter().map(|&at| Access::write(at, blocks)).collect();
-            let written = self.run(depth, &accesses)?;
+        for group in accesses.chunks(depth.max(1)) {
+            let written = self.run(depth, group)?;
             let ended = self.run(1, &[Access::flush()])?.iter().map(|flush| flush.ended).max().unwrap_or(0);
             taken.extend(written.into_iter().map(|write| Taken { ended, ..write }));
         }

@@ -1,24 +1,15 @@
 //! Type, place of the cache and cleaning of the built-in drives are told from their times alone (SKY-TARGET-1).
 
+mod common;
+
+use common::with;
 use shingle_drive_model::Profile;
 use shingle_skylight::exam::cache_location::{self, CacheLocation};
 use shingle_skylight::exam::cleaning::{self, CleaningOrder, CleaningType};
 use shingle_skylight::exam::drive_type::{self, DriveType};
-use shingle_skylight::exam::turn::{self, Turn};
-use shingle_skylight::{Host, Modelled, Session, Unwatched};
 
 const SHINGLED: [&str; 6] =
     ["st5000as0011", "st8000as0002", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "wd40nmzw"];
-
-fn with<T>(name: &str, seed: u64, look: impl FnOnce(&mut Session<'_>, &Turn) -> T) -> T {
-    let profile = Profile::named(name).unwrap();
-    let mut drive = Modelled::new(&profile, Host { seed, ..Host::default() }).unwrap();
-    let mut unwatched = Unwatched;
-    let mut session = Session::new(&mut drive, &mut unwatched, seed).unwrap();
-    let turn = turn::of_drive(&mut session).unwrap();
-    let turn = *turn.value().unwrap_or_else(|| panic!("{name}: {turn:?}"));
-    look(&mut session, &turn)
-}
 
 #[test]
 fn the_turn_is_measured_to_a_thousandth() {
@@ -28,6 +19,10 @@ fn the_turn_is_measured_to_a_thousandth() {
         let turn = with(name, 3, |_, turn| *turn);
         let expected = 60_000.0 / f64::from(rpm);
         assert!((turn.turn_ms / expected - 1.0).abs() < 1e-3, "{name}: {turn:?}, expected {expected}");
+        let skew = profile.recording.unwrap().skew_ms;
+        assert!((turn.track_change_ms / skew - 1.0).abs() < 0.05, "{name}: {turn:?}, skew {skew}");
+        let track = turn.track_blocks.unwrap() as f64;
+        assert!((track * turn.block_ms / turn.turn_ms - 1.0).abs() < 0.02, "{name}: {turn:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Test 2: where on the platters is the persistent cache? (Dissertation, section 2.4.4.)
 //!
-//! Every second block of a region is written, and the region is read block by block: half of the blocks come from the cache, so
+//! Every second block of a region is written, and the region is read block by block (from its end, where no look-ahead helps): half of the blocks come from the cache, so
 //! that each read costs a way of the arm to the cache or back. Repetitions in regions at low, middle and high addresses give
 //! means that a rank test compares; a difference counts from a twelfth on, which is more than several caches near their data show.
 
@@ -73,7 +73,7 @@ pub fn examine(session: &mut Session<'_>) -> Done<CacheLocationFound> {
             let shift = blocks / 100 * repeat / REPEATS;
             let at = [shift, blocks / 2 - blocks / 200 + shift, blocks - REGION - shift][place as usize];
             fragment(session, at)?;
-            let taken = latencies(&session.read_each((0..REGION).map(|number| at + number))?);
+            let taken = latencies(&session.read_each((0..REGION).rev().map(|number| at + number))?);
             means_ms[place as usize].push(mean(&taken));
             if repeat == 0 {
                 latencies_ms[place as usize] = taken;

@@ -96,12 +96,12 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<CleaningFound> {
 }
 
 fn read_region(session: &mut Session<'_>, at: u64) -> Done<Vec<f64>> {
-    Ok(intervals(&session.read_each((0..REGION).map(|number| at + number))?))
+    Ok(intervals(&session.read_each((0..REGION).rev().map(|number| at + number))?))
 }
 
 fn cleaning_type(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<(Answer<CleaningType>, [Vec<f64>; 2])> {
     let at_pace = |intervals: &[f64]| -> Vec<f64> {
-        intervals.iter().map(|&between| if turn.follows(between) { 1.0 } else { 0.0 }).collect()
+        intervals.iter().map(|&between| if turn.precedes(between) { 1.0 } else { 0.0 }).collect()
     };
     fragment(session, at)?;
     let before = read_region(session, at)?;
@@ -142,7 +142,7 @@ fn cleans(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32, ms: f64)
 }
 
 /// The shortest of so many equal pauses that cleans a mark, in milliseconds.
-fn shortest(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32) -> Done<Option<f64>> {
+pub(crate) fn shortest(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32) -> Done<Option<f64>> {
     let (mut short, mut long) = (0.0, LONG_MS / 4.0);
     if !cleans(session, turn, at, pauses, long)? {
         return Ok(None);

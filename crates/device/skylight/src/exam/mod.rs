@@ -1,7 +1,10 @@
 //! Examinations: one module for each question that the chapter's tests ask. (Dissertation, chapter 2.)
 
+pub mod bands;
 pub mod cache_location;
 pub mod cleaning;
 pub mod drive_type;
+pub mod journal;
+pub mod mapping;
 pub mod native;
 pub mod turn;

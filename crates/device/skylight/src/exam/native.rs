@@ -1,16 +1,22 @@
 //! Question of many examinations: are some blocks at their own place in their band, or in a cache?
 //!
-//! A block at its place is read a turn after the block before it, and the block behind it a turn later. From a cache it comes
-//! at some other time, but for accidents; so three blocks vote, of which no two lie at the same angle.
+//! A block at its place is read a turn after the block behind it, less the time of a block; in this order no look-ahead has it. From a cache it comes at some other time, but for accidents; so
+//! five blocks vote, of which no two lie at the same angle.
 
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, intervals};
 
-/// Places of a mark's blocks from its first on. The middle one decides where a band ends amid them.
-pub const MARK: [u64; 3] = [0, 37, 101];
+/// Blocks of which places of marks are multiples, so that the block behind one of a mark's is in no other mark.
+pub const MARK_STEP: u64 = 16;
+
+/// Places of a mark's blocks from its first on.
+pub const MARK: [u64; 5] = [0, 37, 96, 165, 263];
+
+/// Place of the block that decides where a band ends amid a mark.
+pub const DECIDES: u64 = MARK[2];
 
 /// Blocks from a mark's start to its end.
-pub const MARK_BLOCKS: u64 = 104;
+pub const MARK_BLOCKS: u64 = 264;
 
 /// Writes a mark at each place, all its blocks at once.
 ///
@@ -23,12 +29,12 @@ pub fn mark(session: &mut Session<'_>, places: &[u64]) -> Done<()> {
     Ok(())
 }
 
-/// True if most blocks of the mark at `at`, which is not zero, are at their places.
+/// True if most blocks of the mark at `at` are at their places.
 ///
 /// # Errors
 /// As [`Session::run`].
 pub fn is_native(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<bool> {
-    let taken = session.read_each(MARK.iter().flat_map(|offset| (0..3).map(move |step| at + offset + step - 1)))?;
-    let native = taken.chunks(3).filter(|three| intervals(three).iter().all(|&between| turn.follows(between))).count();
-    Ok(native >= 2)
+    let taken = session.read_each(MARK.iter().flat_map(|offset| [at + offset + 1, at + offset]))?;
+    let native = taken.chunks(2).filter(|two| turn.precedes(intervals(two)[0])).count();
+    Ok(2 * native > MARK.len())
 }

@@ -16,6 +16,12 @@ const STRIDES: [u64; 6] = [2, 16, 32, 48, 64, 96];
 /// Reads at each stride.
 const READS: u64 = 25;
 
+/// Reads of one block before the other, which find the changes of tracks.
+const TRACK_READS: u64 = 2_000;
+
+/// Blocks before the place of the examination that it needs.
+const BEFORE: u64 = 65_536;
+
 /// Shortest and longest turn of a disk, in milliseconds: 15,000 and 3,600 turns a minute.
 const TURNS: (f64, f64) = (3.9, 16.8);
 
@@ -31,17 +37,23 @@ pub struct Turn {
     pub block_ms: f64,
     /// Spread of an interval, in milliseconds.
     pub spread_ms: f64,
+    /// Milliseconds between the last block of a track and the first one of the next, which cover the change; zero: not seen.
+    pub track_change_ms: f64,
+    /// Blocks of a track there; `None`: not seen.
+    pub track_blocks: Option<u64>,
 }
 
 impl Turn {
     /// Distance from an expected interval that is no accident, in milliseconds.
     pub fn tolerance_ms(&self) -> f64 {
-        (0.01 * self.turn_ms).max(6.0 * self.spread_ms)
+        (0.0025 * self.turn_ms).max(6.0 * self.spread_ms)
     }
 
-    /// True if a block was read a turn after the one before it on the platter.
-    pub fn follows(&self, interval_ms: f64) -> bool {
-        (interval_ms - self.turn_ms).abs() <= self.tolerance_ms() + 2.0 * self.block_ms
+    /// True if a block was read as one is that lies right before the block read before it.
+    pub fn precedes(&self, interval_ms: f64) -> bool {
+        let early = self.turn_ms - self.block_ms - interval_ms;
+        let near = |early: f64| early.abs() <= self.tolerance_ms() + self.block_ms;
+        near(early) || near(early - self.track_change_ms)
     }
 }
 
@@ -70,7 +82,23 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
     if stray > STRAY_MAX * turn_ms || slope >= 0.0 {
         return Ok(Answer::cannot_tell("single reads in descending order do not come at the pace of a turn"));
     }
-    Ok(Answer::known(Turn { turn_ms, block_ms: -slope, spread_ms: median(&spreads) }))
+    let (track_change_ms, track_blocks) = (0.0, None);
+    let turn = Turn { turn_ms, block_ms: -slope, spread_ms: median(&spreads), track_change_ms, track_blocks };
+    Ok(Answer::known(tracks(session, turn, at)?))
+}
+
+/// Adds what reads of one block before the other tell of tracks: those that are early lie a track apart.
+fn tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Turn> {
+    let between = intervals(&session.read_each((0..TRACK_READS).map(|number| at - number))?);
+    let early: Vec<usize> = (1..between.len()).filter(|&number| !turn.precedes(between[number])).collect();
+    let steps: Vec<f64> = early.windows(2).map(|two| (two[1] - two[0]) as f64).collect();
+    let changes: Vec<f64> = early.iter().map(|&number| turn.turn_ms - turn.block_ms - between[number]).collect();
+    let track = median(&steps);
+    let is_regular = steps.len() >= 2 && steps.iter().all(|step| (step / track - (step / track).round()).abs() < 0.05);
+    if !is_regular || spread(&changes) > turn.tolerance_ms() {
+        return Ok(turn);
+    }
+    Ok(Turn { track_change_ms: median(&changes).rem_euclid(turn.turn_ms), track_blocks: Some(track as u64), ..turn })
 }
 
 /// Examines it at three places, since one may lie in a cache or on rewritten tracks.
@@ -79,8 +107,8 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
 /// As [`Session::run`].
 pub fn of_drive(session: &mut Session<'_>) -> Done<Answer<Turn>> {
     let blocks = session.blocks();
-    let mut answer = Answer::cannot_tell("the drive is smaller than 256 MiB");
-    if blocks < 65_536 {
+    let mut answer = Answer::cannot_tell("the drive is smaller than 1 GiB");
+    if blocks < 4 * BEFORE {
         return Ok(answer);
     }
     for share in [3, 5, 6] {
