@@ -20,6 +20,9 @@ const BAND_MAX: u64 = 512 * MIB;
 /// Blocks of a write that fills a cache.
 pub const FILL_BLOCKS: u64 = 16;
 
+/// Such writes that are given together.
+const PIECE: u64 = 8;
+
 /// The most of them before a write waits for cleaning.
 const FILL_MAX: usize = 64 << 10;
 
@@ -156,19 +159,31 @@ pub fn has_waited(latency_ms: f64, usual_ms: f64) -> bool {
     latency_ms > STALL_MS && latency_ms > STALL_TIMES * usual_ms
 }
 
-/// Writes a place over and over until a write waits; how many writes that took. `None`: none waits.
-pub fn fill(session: &mut Session<'_>, at: u64) -> Done<Option<usize>> {
+/// Writes to one place until one waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Writes up to the one that waited, which included.
+    pub writes: usize,
+    /// Writes behind it.
+    pub behind: usize,
+}
+
+/// Writes a place over and over until a write waits. `None`: none waits.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn fill(session: &mut Session<'_>, at: u64) -> Done<Option<Filled>> {
     let mut usual = f64::INFINITY;
     let mut written = 0;
     while written < FILL_MAX {
-        let places: Vec<u64> = (0..8).map(|number| at + number % 4 * FILL_BLOCKS).collect();
-        for taken in session.write(1, FILL_BLOCKS, &places)? {
-            written += 1;
+        let places: Vec<u64> = (0..PIECE).map(|number| at + number % 4 * FILL_BLOCKS).collect();
+        for (number, taken) in (1..).zip(session.write(1, FILL_BLOCKS, &places)?) {
             if has_waited(taken.ms(), usual) {
-                return Ok(Some(written));
+                return Ok(Some(Filled { writes: written + number, behind: places.len() - number }));
             }
             usual = usual.min(taken.ms().max(0.1));
         }
+        written += places.len();
     }
     Ok(None)
 }

@@ -13,8 +13,14 @@ use crate::session::{Done, Session, latencies};
 use crate::stats::median;
 use crate::target::Taken;
 
+/// Region of the writes: a GiB, so that few bands have to be cleaned afterwards.
+const REGION: u64 = 1 << 18;
+
 /// Writes of a burst.
 const BURST: usize = 16;
+
+/// Blocks of each write whose burst shows that the drive gathers.
+const TOGETHER_BLOCKS: u64 = 16;
 
 /// Bursts of a size.
 const BURSTS: usize = 7;
@@ -78,7 +84,7 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<JournalFound> {
 
 /// Bursts of so many writes of so many blocks each at random places.
 fn bursts(session: &mut Session<'_>, writes: usize, blocks: u64) -> Done<Vec<Vec<Taken>>> {
-    let region = session.blocks() / 8;
+    let region = REGION.min(session.blocks());
     let places = session.scattered(0, region, blocks, writes * (BURSTS + 1));
     places.chunks(writes).map(|burst| session.write(writes, blocks, burst)).collect()
 }
@@ -96,15 +102,18 @@ fn intervals_of(bursts: &[Vec<Taken>]) -> Vec<f64> {
 fn ends_together(bursts: &[Vec<Taken>], turn: &Turn) -> bool {
     let together = bursts.iter().filter(|burst| {
         let first = burst.iter().map(|taken| taken.ended).min().unwrap_or(0);
-        (end(burst) - first) as f64 / 1e6 < turn.turn_ms / 4.0
+        (end(burst) - first) as f64 / 1e6 < turn.turn_ms / 8.0
     });
     2 * together.count() > bursts.len()
 }
 
 fn entries(session: &mut Session<'_>, turn: &Turn) -> Done<Answer<Option<Entries>>> {
-    let small = bursts(session, BURST, 1)?;
-    let between = median(&intervals_of(&small));
-    if !ends_together(&small, turn) || between < turn.turn_ms * 0.9 {
+    // A drive that appends writes one by one takes some milliseconds for these, and ends each as it is written.
+    if !ends_together(&bursts(session, BURST, TOGETHER_BLOCKS)?, turn) {
+        return Ok(Answer::known(None));
+    }
+    let between = median(&intervals_of(&bursts(session, BURST, 1)?));
+    if between < turn.turn_ms * 0.9 {
         return Ok(Answer::known(None));
     }
     let half = turn.turn_ms / 2.0;
@@ -125,7 +134,7 @@ fn quantum(session: &mut Session<'_>, turn: &Turn, half_turns: u32) -> Done<Opti
     let grows = |session: &mut Session<'_>, blocks: u64| -> Done<bool> {
         let each = (blocks / BURST as u64).max(1);
         let rest = blocks - each * (BURST as u64 - 1);
-        let region = session.blocks() / 8;
+        let region = REGION.min(session.blocks());
         let places = session.scattered(0, region, each.max(rest), BURST * (BURSTS + 1));
         let mut ends = Vec::new();
         for burst in places.chunks(BURST) {
@@ -162,7 +171,7 @@ fn entry_max(session: &mut Session<'_>, turn: &Turn) -> Done<Option<u64>> {
 fn merges(session: &mut Session<'_>) -> Done<(Vec<f64>, Answer<Option<Merges>>)> {
     let mut single_ms: Vec<f64> = Vec::new();
     while single_ms.len() < WRITES_MAX {
-        let region = session.blocks().min(1 << 18);
+        let region = REGION.min(session.blocks());
         let places = session.scattered(0, region, 1, 400);
         single_ms.extend(latencies(&session.write(1, 1, &places)?));
         let normal = median(&single_ms);

@@ -2,8 +2,10 @@
 
 pub mod bands;
 pub mod cache_location;
+pub mod capacity;
 pub mod cleaning;
 pub mod drive_type;
+pub mod empty;
 pub mod journal;
 pub mod mapping;
 pub mod native;

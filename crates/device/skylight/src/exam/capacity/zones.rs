@@ -1,0 +1,93 @@
+//! Zones of the drive with a cache each: writes to one zone fill its cache, and the first place whose writes are not held up then
+//! is in another zone.
+
+use super::{Cache, CapacityFound, Fill, any_waited};
+use crate::answer::Answer;
+use crate::exam::bands::{Band, FILL_BLOCKS, has_waited};
+use crate::exam::cleaning::CleaningPace;
+use crate::exam::empty::empty;
+use crate::exam::turn::Turn;
+use crate::session::{Done, Session, latencies};
+use crate::stats::{mean, median, quantile};
+
+/// Region whose writes fill the cache of one zone: 8 GiB, or an eighth of the drive.
+const REGION: u64 = 8 << 18;
+
+/// Share of the writes that are left when a place is tried; the try has twice as many.
+const LEFT: usize = 20;
+
+/// Writes given together.
+const PIECE: usize = 8;
+
+/// Tries of a fill that was held up too early.
+const TRIES: u32 = 4;
+
+/// The most writes.
+const WRITES_MAX: usize = 1 << 20;
+
+/// Share of the time from which on cleaning is mixed with writes.
+const MIXES_FROM: f64 = 0.1;
+
+pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace, band: &Band) -> Done<CapacityFound> {
+    let none =
+        |reason: &str| CapacityFound { cache: Answer::cannot_tell(reason), fills: Vec::new(), repeats: Vec::new() };
+    if !empty(session, turn, Some(pace))? {
+        return Ok(none("the cache cannot be emptied"));
+    }
+    let (writes, taken) = until_held_up(session, WRITES_MAX)?;
+    let Some(writes) = writes else { return Ok(none("writes to 8 GiB were never held up")) };
+    let share = 1.0 - quantile(&taken[..writes], 0.1) / mean(&taken[..writes]);
+    let mix_share = if share > MIXES_FROM { share } else { 0.0 };
+    let (mut inside, mut outside) = (REGION.min(session.blocks() / 8), session.blocks() - tries(writes) * FILL_BLOCKS);
+    if is_same(session, turn, pace, writes, outside)? {
+        inside = session.blocks();
+        outside = inside;
+    }
+    while outside - inside > band.blocks {
+        let middle = (inside + outside) / 2;
+        if is_same(session, turn, pace, writes, middle)? { inside = middle } else { outside = middle }
+    }
+    // Zones are whole bands.
+    let zone_blocks = (outside as f64 / band.blocks as f64).floor() as u64 * band.blocks;
+    let fill = Fill { kib: FILL_BLOCKS * 4, depth: 1, writes: Some(writes as u64), latencies_ms: taken, one_in: 1 };
+    let cache = Cache::Zones { cache_blocks: writes as u64 * FILL_BLOCKS, zone_blocks, mix_share };
+    Ok(CapacityFound { cache: Answer::known(cache), fills: vec![fill], repeats: Vec::new() })
+}
+
+/// Writes different places at the drive's start until one is held up, or so many are written.
+fn until_held_up(session: &mut Session<'_>, most: usize) -> Done<(Option<usize>, Vec<f64>)> {
+    let region = REGION.min(session.blocks() / 8);
+    let places = session.scattered(0, region, FILL_BLOCKS, most);
+    let mut taken: Vec<f64> = Vec::new();
+    let mut usual = f64::INFINITY;
+    for piece in places.chunks(PIECE) {
+        for latency in latencies(&session.write(1, FILL_BLOCKS, piece)?) {
+            if has_waited(latency, usual) {
+                return Ok((Some(taken.len()), taken));
+            }
+            usual = usual.min(latency.max(0.1));
+            taken.push(latency);
+        }
+    }
+    Ok((None, taken))
+}
+
+/// Writes of a try.
+fn tries(writes: usize) -> u64 {
+    (2 * (writes / LEFT) + PIECE) as u64
+}
+
+/// True if writes to a place are held up by those that have nearly filled the first zone's cache.
+fn is_same(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace, writes: usize, at: u64) -> Done<bool> {
+    let mut usual = 0.0;
+    for _ in 0..TRIES {
+        empty(session, turn, Some(pace))?;
+        let (held_up, taken) = until_held_up(session, writes - writes / LEFT)?;
+        usual = median(&taken);
+        if held_up.is_none() {
+            break;
+        }
+    }
+    let places: Vec<u64> = (0..tries(writes)).map(|number| at + number * FILL_BLOCKS).collect();
+    Ok(any_waited(latencies(&session.write(1, FILL_BLOCKS, &places)?), usual))
+}
