@@ -370,6 +370,15 @@ impl Model for Disk {
         self.surface.blocks()
     }
 
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        let holds = self.dirty_blocks > 0 || !self.waiting.is_empty();
+        if holds || (on && self.cache_blocks == 0) {
+            return self.write_cache == on;
+        }
+        self.write_cache = on;
+        true
+    }
+
     fn watch_arm(&mut self, on: bool) {
         self.motions = on.then(Vec::new);
     }

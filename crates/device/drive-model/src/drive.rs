@@ -72,6 +72,12 @@ impl Drive {
         torn
     }
 
+    /// Turns the volatile cache on or off. `false`: the drive cannot, or cannot now, since the cache holds something: after a
+    /// flush and a short pause it does not.
+    pub fn set_write_cache(&mut self, on: bool) -> bool {
+        self.0.set_write_cache(on)
+    }
+
     /// Records the motions of the arm from now on, or no more.
     pub fn watch_arm(&mut self, on: bool) {
         self.0.watch_arm(on);

@@ -139,6 +139,10 @@ impl Model for FlashDrive {
         self.blocks
     }
 
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        self.volatile == on
+    }
+
     fn watch_arm(&mut self, _on: bool) {}
 
     fn take_motions(&mut self) -> Vec<Motion> {

@@ -83,6 +83,10 @@ impl Model for Late {
         self.under_way.clear();
     }
 
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        self.drive.set_write_cache(on)
+    }
+
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(self.clone())
     }

@@ -37,6 +37,11 @@ pub trait Model: fmt::Debug + Send {
     /// volatile is gone. [`Model::torn`] told before what cannot be read any more.
     fn cut_power(&mut self, now: Nanos);
 
+    /// Turns the volatile cache on or off. `false`: the drive cannot, or cannot now, since the cache holds something.
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        !on
+    }
+
     /// A copy with the same state.
     fn boxed_clone(&self) -> Box<dyn Model>;
 }

@@ -235,3 +235,27 @@ fn a_flush_makes_the_volatile_cache_durable() {
     let again = closed_loop(&mut drive, flushed[0], 1, 0, &[command(Op::Flush, 0, 0)]);
     assert!(again[0] - flushed[0] < 1_000_000, "nothing is left to be flushed");
 }
+
+/// A host turns the volatile cache on and off, as `hdparm -W` does: never while it holds something.
+#[test]
+fn the_volatile_cache_can_be_turned_on_and_off() {
+    for mut profile in [seagate(), Profile::named("st4000nc001").unwrap()] {
+        let mut drive = Drive::new(&profile, 1);
+        let write = |drive: &mut Drive, at: u64, from: u64| {
+            let ended = *closed_loop(drive, from, 1, 1000, &[command(Op::Write, at, 1)]).last().unwrap();
+            (ended, ended - from > 3_000_000)
+        };
+        let (at, slow) = write(&mut drive, TB / 3, 0);
+        assert!(slow && drive.set_write_cache(true), "{}", profile.name);
+        let (at, slow) = write(&mut drive, TB / 2, at);
+        assert!(!slow && !drive.set_write_cache(false), "{}: it holds a write", profile.name);
+        let flushed = closed_loop(&mut drive, at, 1, 0, &[command(Op::Flush, 0, 0)])[0];
+        let at = pause(&mut drive, flushed + 100_000_000);
+        assert!(drive.set_write_cache(false));
+        assert!(write(&mut drive, TB / 4, at).1, "{}", profile.name);
+        profile.cache.write_cache_mib = 0;
+        assert!(!Drive::new(&profile, 1).set_write_cache(true), "{}: there is none", profile.name);
+    }
+    let mut emulated = Drive::new(&Profile::named("emulated-smr-3").unwrap(), 1);
+    assert!(emulated.set_write_cache(false) && !emulated.set_write_cache(true), "its layer has none");
+}

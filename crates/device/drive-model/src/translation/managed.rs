@@ -47,6 +47,11 @@ pub trait Layer: fmt::Debug + Send {
         Vec::new()
     }
 
+    /// Turns the volatile cache on or off. `false`: the layer has none, or it holds something.
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        !on
+    }
+
     /// A copy with the same state.
     fn boxed_clone(&self) -> Box<dyn Layer>;
 }
@@ -233,6 +238,10 @@ impl Model for Managed {
     fn cut_power(&mut self, now: Nanos) {
         self.inside.cut_power(now);
         self.layer.power_failed(now);
+    }
+
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        self.layer.set_write_cache(on)
     }
 
     fn watch_arm(&mut self, on: bool) {

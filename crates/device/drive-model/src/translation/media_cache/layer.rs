@@ -53,6 +53,8 @@ pub(super) struct Spec {
     pub(super) volatile: Option<Volatile>,
     /// Tracks of a band.
     band_tracks: u64,
+    /// The same, whether it is on or off; `None`: there is too little of it to be turned on.
+    volatile_on: Option<Volatile>,
     overhead: Nanos,
     interface_ns_block: Nanos,
 }
@@ -124,7 +126,8 @@ impl MediaCacheLayer {
         // Bands lie where they lie whether the map lies amid them or not.
         let bands = Bands::of_tracks(host, u64::from(cache.band_tracks), surface, |block| layout.native(block));
         let layout = Layout { middle: bands.of(layout.middle.min(host - 1)).start, ..layout };
-        let volatile = profile.cache.write_cache.then(|| Volatile {
+        let too_little = profile.cache.write_cache_mib <= cache.stream_min_mib;
+        let volatile_on = (!too_little).then(|| Volatile {
             blocks: u64::from(profile.cache.write_cache_mib) * 256,
             hold: ms(cache.hold_ms),
             stream_min: u64::from(cache.stream_min_mib) * 256,
@@ -141,8 +144,9 @@ impl MediaCacheLayer {
             map_blocks: in_turns(track(layout.map_at()), 0.5).clamp(1, layout.map.max(1)),
             gather: ms(cache.gather_ms),
             idle: ms(cache.idle_ms),
-            volatile,
             band_tracks: u64::from(cache.band_tracks),
+            volatile: volatile_on.filter(|_| profile.cache.write_cache),
+            volatile_on,
             overhead: (profile.queue.overhead_us * 1e3) as Nanos,
             interface_ns_block: (4096.0 * 1e3 / profile.queue.interface_mb_s) as Nanos,
         };
@@ -352,6 +356,15 @@ impl Layer for MediaCacheLayer {
 
     fn blocks(&self) -> u64 {
         self.host_blocks
+    }
+
+    fn set_write_cache(&mut self, on: bool) -> bool {
+        let idle = self.runs.is_empty() && !self.is_busy() && !self.stream.runs();
+        if !idle || (on && self.spec.volatile_on.is_none()) {
+            return self.spec.volatile.is_some() == on;
+        }
+        self.spec.volatile = self.spec.volatile_on.filter(|_| on);
+        true
     }
 
     fn torn(&self) -> Vec<Range<u64>> {
