@@ -14,7 +14,7 @@ use crate::stats::median;
 use crate::target::MIB;
 
 /// Pairs of a fingerprint.
-const PAIRS: u64 = 24;
+pub(crate) const PAIRS: u64 = 24;
 
 /// Bands examined.
 const BANDS: u64 = 3;

@@ -9,6 +9,13 @@ use shingle_drive_model::{Command, Drive, Kind, Op as ModelOp, Profile};
 use super::{Access, Nanos, Op, Taken, Target, TargetError};
 use crate::random::Random;
 
+/// Tries to turn the volatile cache on or off, and the pause between them.
+const TRIES: u32 = 50;
+const TRY: Nanos = 100_000_000;
+
+/// Time without power.
+const POWER_OFF: Nanos = 5_000_000_000;
+
 /// The host before a modelled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -34,6 +41,8 @@ pub struct Modelled {
     host: Host,
     random: Random,
     now: Nanos,
+    /// The volatile cache is on.
+    volatile: bool,
     /// Blocks that power failures have torn.
     torn: Vec<Range<u64>>,
 }
@@ -46,7 +55,15 @@ impl Modelled {
             Kind::HmSmr | Kind::Zns => return None,
         };
         let random = Random::new(host.seed);
-        Some(Self { profile: profile.clone(), drive, host, random, now: 0, torn: Vec::new() })
+        Some(Self {
+            profile: profile.clone(),
+            drive,
+            host,
+            random,
+            now: 0,
+            volatile: profile.cache.write_cache,
+            torn: Vec::new(),
+        })
     }
 
     fn chance(&mut self) -> Nanos {
@@ -141,17 +158,28 @@ impl Target for Modelled {
 
     fn set_volatile_cache(&mut self, on: bool) -> Result<bool, TargetError> {
         self.run(1, &[Access::flush()])?;
-        Ok(self.profile.cache.write_cache == on)
+        for _ in 0..TRIES {
+            if self.drive.set_write_cache(on) {
+                self.volatile = on;
+                return Ok(true);
+            }
+            self.idle(TRY)?;
+        }
+        Ok(false)
     }
 
     fn erase(&mut self) -> Result<bool, TargetError> {
         self.drive = Drive::new(&self.profile, 1);
+        self.drive.set_write_cache(self.volatile);
         self.torn.clear();
         self.drive.advance(self.now, &mut Vec::new());
         Ok(true)
     }
 
     fn cut_power(&mut self) -> Result<bool, TargetError> {
-        Ok(false)
+        // What the volatile cache held goes on to the platters: nobody will read it before it is written again.
+        self.torn.extend(self.drive.torn());
+        self.idle(POWER_OFF)?;
+        Ok(true)
     }
 }

@@ -1,0 +1,79 @@
+//! Times of the arm: seeks, the additional wait of writes, and of a command's way to the drive and back. None of the chapter's
+//! tests, but a profile that reproduces the drive needs them.
+//!
+//! A read of a random place takes a seek, any part of a turn and a constant. So its mean, less half a turn, is the mean seek; where
+//! all seeks are alike, so is the middle between its fast and its slow ones.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exam::turn::Turn;
+use crate::session::{Done, Session, latencies};
+use crate::stats::{mean, median, quantile};
+use crate::target::{Access, MIB};
+
+/// Reads of each kind.
+const READS: u64 = 1_000;
+
+/// Times of the arm, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mechanics {
+    /// A command that the drive answers from its memory.
+    pub overhead_ms: f64,
+    /// Seek between neighbouring tracks.
+    pub settle_ms: f64,
+    /// Mean seek over random pairs of places.
+    pub average_seek_ms: f64,
+    /// Seek from the first to the last block.
+    pub full_seek_ms: f64,
+    /// Bandwidth from the drive's memory in MB/s; `None`: not seen.
+    pub interface_mb_s: Option<f64>,
+}
+
+/// Examines them by reads.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<Mechanics> {
+    let (overhead_ms, interface_mb_s) = memory(session, turn)?;
+    let blocks = session.blocks();
+    let constant = overhead_ms + turn.block_ms;
+    let seek = |middle: f64| (middle - turn.turn_ms / 2.0 - constant).max(0.1);
+    let alike = |taken: &[f64]| seek((quantile(taken, 0.05) + quantile(taken, 0.95)) / 2.0);
+    let places: Vec<u64> = (0..2 * READS).map(|_| session.random.below(blocks)).collect();
+    let average_seek_ms = seek(mean(&latencies(&session.read_each(places)?)));
+    let ends: Vec<u64> = (0..READS)
+        .map(|number| {
+            let near = session.random.below(4 * MIB);
+            if number % 2 == 0 { near } else { blocks - 1 - near }
+        })
+        .collect();
+    let full_seek_ms = alike(&latencies(&session.read_each(ends)?));
+    let middle = blocks / 2 / MIB * MIB;
+    // Two to four tracks to and fro.
+    let track = turn.track_blocks.unwrap_or(MIB);
+    let near: Vec<u64> =
+        (0..READS).map(|number| middle + number % 2 * 2 * track + session.random.below(track)).collect();
+    let settle_ms = alike(&latencies(&session.read_each(near)?));
+    Ok(Mechanics { overhead_ms, settle_ms, average_seek_ms, full_seek_ms, interface_mb_s })
+}
+
+/// Reads of what was just read come from the drive's memory.
+fn memory(session: &mut Session<'_>, turn: &Turn) -> Done<(f64, Option<f64>)> {
+    let at = session.blocks() / 2 / MIB * MIB;
+    let again = |session: &mut Session<'_>, blocks: u64| -> Done<f64> {
+        let mut taken = Vec::new();
+        for number in 0..24 {
+            let read = Access::read(at + number * MIB, blocks);
+            // The arm leaves in between, so that nothing is left of its look-ahead.
+            let reads = [read, Access::read(at + (4096 + number) * MIB, 1), read];
+            taken.extend(session.run(1, &reads)?.last().map(|taken| taken.ms()));
+        }
+        Ok(median(&taken))
+    };
+    let (small, large) = (again(session, 1)?, again(session, 128)?);
+    if small > turn.turn_ms / 8.0 {
+        return Ok((0.1, None));
+    }
+    let interface = (large - small > 0.01 && large < turn.turn_ms / 4.0).then(|| 127.0 * 4.096 / (large - small));
+    Ok((small, interface))
+}
