@@ -177,8 +177,8 @@ impl Target for Modelled {
     }
 
     fn cut_power(&mut self) -> Result<bool, TargetError> {
-        // What the volatile cache held goes on to the platters: nobody will read it before it is written again.
-        self.torn.extend(self.drive.torn());
+        let torn = self.drive.cut_power(self.now, &mut Vec::new());
+        self.torn.extend(torn);
         self.idle(POWER_OFF)?;
         Ok(true)
     }
