@@ -33,7 +33,8 @@ impl OpenSet {
     /// The place of an item that goes there.
     pub(super) fn target(&self, item: &Item) -> Target {
         let drives = self.members.iter().map(|member| member.drive).collect();
-        Target { set: self.id, drives, segment: item.data().is_some() }
+        let trial = matches!(item, Item::Tombstones(tombstones) if tombstones.is_empty());
+        Target { set: self.id, drives, segment: item.data().is_some(), trial }
     }
 }
 

@@ -3,10 +3,11 @@
 //! # Invariants
 //! - AS-WINDOW-1: an item is launched only when the one that was launched [`Flow::most`] before it is settled, whatever
 //!   set either goes to. Stamps are taken in the order of launches: so of all items that a recovery finds without proof
-//!   that they are whole, only those with the newest stamps, as many as that, have to be verified.
+//!   that they are whole, only those with the newest stamps, as many as that, have to be verified. A trial of a slow
+//!   drive, which says nothing, holds up nobody: nothing is lost with it, whatever of it is durable.
 //! - AS-WINDOW-2: of all that is on its way to one drive, everything goes to one set, in the order in which it asked:
 //!   with two, the drive would seek from one to the other and back with every command. Sets that share no drive do not
-//!   wait for each other.
+//!   wait for each other, and nothing waits for a trial.
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,8 @@ pub(crate) struct Target {
     pub(crate) drives: DriveSet,
     /// It is a segment.
     pub(crate) segment: bool,
+    /// It says nothing.
+    pub(crate) trial: bool,
 }
 
 impl Flow {
@@ -93,9 +96,10 @@ impl Flow {
     }
 
     fn may_go(&self, asked: u64, target: &Target) -> bool {
-        let oldest = self.unsettled.keys().next().copied().unwrap_or(self.launched);
+        let counting = || self.unsettled.iter().filter(|(_, target)| !target.trial);
+        let oldest = counting().next().map_or(self.launched, |(number, _)| *number);
         let mut before = self.waiting.range(..asked).map(|(_, other)| other);
-        let near = || self.unsettled.values().filter(|other| other.drives.meets(&target.drives));
+        let near = || counting().map(|(_, other)| other).filter(|other| other.drives.meets(&target.drives));
         self.launched - oldest < self.most as u64
             && !before.any(|other| other.drives.meets(&target.drives))
             && near().all(|other| other.set == target.set)
@@ -111,7 +115,7 @@ mod tests {
     /// To a set on drives 3 * `group` to 3 * `group` + 2.
     fn to(set: u32, group: u8) -> Target {
         let drives = (3 * group..3 * group + 3).map(DriveId).collect();
-        Target { set: SetId(set), drives, segment: true }
+        Target { set: SetId(set), drives, segment: true, trial: false }
     }
 
     /// Asks once, and goes away if it may not go.
@@ -139,6 +143,31 @@ mod tests {
         assert!(once(&mut flow, deletion).is_some(), "deletions do not wait for segments to land");
         launches.into_iter().for_each(|launch| flow.settled(launch));
         assert!(once(&mut flow, to(1, 0)).is_some());
+    }
+
+    /// AS-WINDOW-1: a trial may take as long as it likes; those behind it are still as few as an opening verifies.
+    #[test]
+    fn a_trial_holds_up_nobody() {
+        let mut flow = Flow::new(2);
+        let trial = once(&mut flow, Target { segment: false, trial: true, ..to(1, 0) }).unwrap();
+        // Another set of its drives may be open elsewhere, since drives were grouped otherwise.
+        let beside = once(&mut flow, to(3, 0)).unwrap();
+        flow.settled(beside);
+        let oldest = once(&mut flow, to(2, 1)).unwrap();
+        let again = once(&mut flow, Target { segment: false, trial: true, ..to(1, 0) }).unwrap();
+        // Both count among those that were launched since the oldest.
+        for _ in 2..2 * IN_FLIGHT_MAX {
+            let launch = once(&mut flow, to(2, 1)).unwrap();
+            flow.settled(launch);
+        }
+        assert!(once(&mut flow, to(2, 1)).is_none());
+        flow.settled(oldest);
+        for _ in 0..4 * IN_FLIGHT_MAX {
+            let launch = once(&mut flow, to(2, 1)).unwrap();
+            flow.settled(launch);
+        }
+        flow.settled(trial);
+        flow.settled(again);
     }
 
     /// AS-WINDOW-2.
