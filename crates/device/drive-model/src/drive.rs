@@ -6,7 +6,7 @@ use crate::command::{Command, CommandId, Nanos};
 use crate::disk::Disk;
 use crate::flash::FlashDrive;
 use crate::late::Late;
-use crate::model::Model;
+use crate::model::{Model, Written};
 use crate::motion::Motion;
 use crate::profile::{Kind, Profile};
 use crate::translation;
@@ -22,7 +22,7 @@ impl Drive {
         let drive: Box<dyn Model> = match profile.kind {
             Kind::Zns => Box::new(FlashDrive::new(profile)),
             Kind::Cmr | Kind::HmSmr => Box::new(Disk::new(profile, every)),
-            Kind::DmSmr => translation::drive(profile),
+            Kind::DmSmr | Kind::Ssd => translation::drive(profile),
         };
         Self(match &profile.jitter {
             Some(jitter) if jitter.completion_us > 0.0 => Box::new(Late::new(drive, jitter)),
@@ -54,6 +54,11 @@ impl Drive {
     /// Blocks that the host can address.
     pub fn blocks(&self) -> u64 {
         self.0.blocks()
+    }
+
+    /// Blocks written so far, by the host and inside; `None` of a drive that does not translate.
+    pub fn written(&self) -> Option<Written> {
+        self.0.written()
     }
 
     /// Blocks that the host cannot read any more if power fails now: tracks that are being overwritten in their places.

@@ -2,6 +2,7 @@
 //! follows from when its dies are free.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::command::{Command, CommandId, Nanos, Op};
 use crate::model::Model;
@@ -91,6 +92,39 @@ impl FlashDrive {
         last
     }
 
+    /// Reads, programs or erases ranges of blocks for a layer inside, past the host's interface and the buffer.
+    pub(crate) fn cells(&mut self, now: Nanos, id: CommandId, op: Op, ranges: &[Range<u64>]) {
+        let mut ended = now;
+        for range in ranges {
+            let (at, blocks) = (range.start, range.end - range.start);
+            let end = match op {
+                Op::Read => self.on_dies(now, at, blocks, self.flash.die_read_mb_s, self.flash.read_us),
+                Op::Write => self.on_dies(now, at, blocks, self.flash.die_write_mb_s, 0.0),
+                _ => self.erase(now, at, blocks),
+            };
+            ended = ended.max(end);
+        }
+        self.complete_at(ended, id);
+    }
+
+    /// Has the dies of a range erase, and returns when the last is done.
+    fn erase(&mut self, begin: Nanos, at: u64, blocks: u64) -> Nanos {
+        let count = self.dies.len();
+        let (first, stripes) = ((at / self.stripe_blocks) as usize, blocks.div_ceil(self.stripe_blocks) as usize);
+        let mut last = begin;
+        for die in first..first + stripes.min(count) {
+            let die = &mut self.dies[die % count];
+            *die = (*die).max(begin) + (self.zones.erase_ms * 1e6) as Nanos;
+            last = last.max(*die);
+        }
+        last
+    }
+
+    fn complete_at(&mut self, at: Nanos, id: CommandId) {
+        let place = self.ready.partition_point(|&(other, _)| other <= at);
+        self.ready.insert(place, (at, id));
+    }
+
     fn transfer(&mut self, begin: Nanos, blocks: u64) -> Nanos {
         self.interface = self.interface.max(begin) + (self.interface_ns_block * blocks as f64) as Nanos;
         self.interface
@@ -118,8 +152,7 @@ impl Model for FlashDrive {
             Op::Flush if !self.volatile => begin,
             Op::Flush => self.buffered.iter().map(|&(at, _)| at).fold(begin, Nanos::max),
         };
-        let place = self.ready.partition_point(|&(other, _)| other <= at);
-        self.ready.insert(place, (at, id));
+        self.complete_at(at, id);
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::command::{Command, CommandId, Nanos};
-use crate::model::Model;
+use crate::model::{Model, Written};
 use crate::motion::Motion;
 use crate::profile::Jitter;
 use crate::random;
@@ -72,6 +72,10 @@ impl Model for Late {
 
     fn take_motions(&mut self) -> Vec<Motion> {
         self.drive.take_motions()
+    }
+
+    fn written(&self) -> Option<Written> {
+        self.drive.written()
     }
 
     fn torn(&self) -> Vec<Range<u64>> {

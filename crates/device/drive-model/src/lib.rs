@@ -1,5 +1,5 @@
-//! Service times of drives: conventional disks (CMR), host-managed and drive-managed shingled disks (HM-SMR, DM-SMR) and zoned
-//! flash (ZNS).
+//! Service times of drives: conventional disks (CMR), host-managed and drive-managed shingled disks (HM-SMR, DM-SMR), zoned
+//! flash (ZNS) and SSDs.
 //!
 //! **Owns** the mechanics: arm, rotation, recording zones, queue, caches, zone management; and mapping layers over them.
 //! **Knows nothing of** data, zone states or errors (crate `zoned`), and of clocks: time is a number that it is given.
@@ -28,12 +28,12 @@ pub mod translation;
 
 pub use command::{Command, CommandId, Nanos, Op};
 pub use drive::Drive;
-pub use model::Model;
+pub use model::{Model, Written};
 pub use motion::Motion;
 
 pub use profile::{
-    Cache, CachePlace, Figure, Flash, FullyAssociative, Jitter, Kind, Mechanics, MediaCache, Profile, ProfileError,
-    Published, Queue, Recording, SetAssociative, Shape, Translation, Zones,
+    Cache, CachePlace, Figure, Flash, FullyAssociative, Jitter, Kind, Mechanics, MediaCache, PageMapped, Profile,
+    ProfileError, Published, Queue, Recording, SetAssociative, Shape, Translation, Zones,
 };
 pub use seek::SeekCurve;
 pub use surface::{Position, Surface};

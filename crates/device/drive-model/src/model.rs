@@ -6,6 +6,15 @@ use std::ops::Range;
 use crate::command::{Command, CommandId, Nanos};
 use crate::motion::Motion;
 
+/// Blocks written to a drive that translates inside, and by it: their quotient is its write amplification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Blocks of the host's writes.
+    pub host: u64,
+    /// Blocks written to platters and flash, copies and the layer's own data included.
+    pub media: u64,
+}
+
 /// A modelled drive, or one that somebody else models: a mechanical disk, flash, or a mapping layer over either.
 ///
 /// Everything is a function of the commands and their times (DM-MODEL-1).
@@ -27,6 +36,11 @@ pub trait Model: fmt::Debug + Send {
 
     /// Motions of the arm recorded since the last call, in order.
     fn take_motions(&mut self) -> Vec<Motion>;
+
+    /// Blocks written so far, of a drive that translates inside.
+    fn written(&self) -> Option<Written> {
+        None
+    }
 
     /// Blocks that the host cannot read any more if power fails now. (Skylight, section 2.4.11.)
     fn torn(&self) -> Vec<Range<u64>> {

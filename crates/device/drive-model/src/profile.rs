@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use jitter::Jitter;
-pub use translation::{CachePlace, FullyAssociative, MediaCache, SetAssociative, Translation};
+pub use translation::{CachePlace, FullyAssociative, MediaCache, PageMapped, SetAssociative, Translation};
 
 use crate::seek::SeekCurve;
 
@@ -26,6 +26,8 @@ pub enum Kind {
     DmSmr,
     /// A zoned flash drive.
     Zns,
+    /// A conventional flash drive: any block can be overwritten, and the drive translates inside.
+    Ssd,
 }
 
 impl Kind {
@@ -250,7 +252,7 @@ impl fmt::Display for ProfileError {
 impl std::error::Error for ProfileError {}
 
 /// The built-in profiles.
-const BUILT_IN: [&str; 13] = [
+const BUILT_IN: [&str; 14] = [
     include_str!("../profiles/st20000nm001j.toml"),
     include_str!("../profiles/st16000nm001g.toml"),
     include_str!("../profiles/ha10.toml"),
@@ -264,6 +266,7 @@ const BUILT_IN: [&str; 13] = [
     include_str!("../profiles/emulated-smr-2.toml"),
     include_str!("../profiles/emulated-smr-3.toml"),
     include_str!("../profiles/wd40nmzw.toml"),
+    include_str!("../profiles/ssd-3840.toml"),
 ];
 
 impl Profile {
@@ -318,7 +321,7 @@ impl Profile {
         }
         self.jitter.map_or(Ok(()), |jitter| jitter.check()).or_else(wrong)?;
         match (self.kind, &self.mechanics, &self.recording, &self.flash) {
-            (Kind::Zns, None, None, Some(flash)) => {
+            (Kind::Zns | Kind::Ssd, None, None, Some(flash)) => {
                 let rates = flash.die_read_mb_s.min(flash.die_write_mb_s);
                 if flash.dies == 0 || flash.stripe_kib < 4 || rates <= 0.0 || flash.buffer_mib == 0 {
                     return wrong("[flash] needs dies, a stripe of 4 KiB or more, rates and a buffer".to_owned());
@@ -330,7 +333,9 @@ impl Profile {
             (Kind::DmSmr, Some(mechanics), Some(recording), _) => {
                 check_disk(mechanics, recording).or_else(wrong)?;
             }
-            (Kind::Zns, ..) => return wrong("a zns drive has [flash], and no [mechanics] or [recording]".to_owned()),
+            (Kind::Zns | Kind::Ssd, ..) => {
+                return wrong("a zns drive or ssd has [flash], and no [mechanics] or [recording]".to_owned());
+            }
             _ => return wrong("a disk has [mechanics] and [recording], and no [flash]".to_owned()),
         }
         if self.queue.interface_mb_s <= 0.0 {
@@ -341,8 +346,13 @@ impl Profile {
                 let volatile = self.cache.write_cache.then_some(self.cache.write_cache_mib);
                 translation.check(self.flash.is_some(), volatile).or_else(wrong)
             }
+            (Kind::Ssd, Some(Translation::PageMapped(layer))) => {
+                let pages = u64::from(shape.zones) * u64::from(shape.zone_mib) * 256;
+                self.flash.map_or(Ok(()), |flash| layer.check(pages, &flash)).or_else(wrong)
+            }
+            (Kind::Ssd, _) => wrong("an ssd has a [translation] of the layer `page-mapped`".to_owned()),
             (Kind::DmSmr, None) => wrong("a dm-smr drive has a [translation]".to_owned()),
-            (_, Some(_)) => wrong("only dm-smr drives have a [translation]".to_owned()),
+            (_, Some(_)) => wrong("only dm-smr drives and ssds have a [translation]".to_owned()),
             (_, None) => Ok(()),
         }
     }

@@ -5,7 +5,7 @@ mod common;
 use std::ops::Range;
 
 use common::{MS, TB, closed_loop, command, fragmented, mean_read_ms, pause, random, random_writes};
-use shingle_drive_model::{Command, CommandId, Drive, Jitter, Nanos, Op, Profile, Translation};
+use shingle_drive_model::{Command, CommandId, Drive, Flash, Jitter, Nanos, Op, Profile, Translation};
 
 /// The drive works for `nanos`, with `depth` commands outstanding; the numbers of those that completed.
 fn work(
@@ -53,19 +53,25 @@ fn every_drive_goes_on_after_a_loss_of_power() {
             Some(Translation::MediaCache(spec)) => spec.map_extents = 100,
             Some(Translation::SetAssociative(spec)) => spec.cache_bands = 2,
             Some(Translation::FullyAssociative(spec)) => spec.spare = 0.001,
+            Some(Translation::PageMapped(spec)) => {
+                (spec.erase_block_kib, profile.shape.zones, profile.shape.conventional_zones) = (256, 4, 4);
+                profile.flash =
+                    profile.flash.map(|flash| Flash { dies: 4, die_write_mb_s: 4.0, buffer_mib: 1, ..flash });
+            }
             None => {}
         }
     }
     for profile in profiles {
         let mut number = random(3);
         let mut drive = Drive::new(&profile, 1);
+        let blocks_of_drive = drive.blocks();
         let (mut now, mut first) = (0, 0);
         for cut in 0..25 {
             let (base, mut at) = (number(AREA / 2), 0);
             let mut next = || {
                 let op = [Op::Write, Op::Write, Op::WriteThrough, Op::Read, Op::Flush, Op::Trim][number(6) as usize];
                 at += 256;
-                let place = if number(2) == 0 { base + at } else { number(AREA) };
+                let place = (if number(2) == 0 { base + at } else { number(AREA) }) % (blocks_of_drive - 256);
                 let blocks = if op == Op::Trim { 1 + number(64) } else { 1 + number(256) };
                 command(op, place, blocks)
             };
@@ -81,7 +87,8 @@ fn every_drive_goes_on_after_a_loss_of_power() {
             assert!(drive.torn().is_empty(), "{name}: nothing is being overwritten");
             first += 1 << 20;
             // A copy, as each of the next cuts has its turn too.
-            let writes: Vec<Command> = (0..40).map(|_| command(Op::WriteThrough, number(AREA), 1)).collect();
+            let writes: Vec<Command> =
+                (0..40).map(|_| command(Op::WriteThrough, number(AREA) % blocks_of_drive, 1)).collect();
             closed_loop(&mut drive.clone(), now, 4, 0, &writes);
         }
     }

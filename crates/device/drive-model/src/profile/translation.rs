@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Flash;
+
 /// The mapping layer of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "layer", rename_all = "kebab-case")]
@@ -12,6 +14,8 @@ pub enum Translation {
     SetAssociative(SetAssociative),
     /// Zones of bands with spare ones, and no fixed places.
     FullyAssociative(FullyAssociative),
+    /// Flash whose pages lie where they were written last.
+    PageMapped(PageMapped),
 }
 
 /// Place of a persistent cache.
@@ -52,6 +56,56 @@ pub struct FullyAssociative {
     pub idle_ms: f64,
     /// Share of the time that cleaning takes while the host writes, on drives that mix both.
     pub mix_share: Option<f64>,
+}
+
+/// Flash whose pages lie where they were written last. (Dissertation, section 5.6.2.)
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageMapped {
+    /// The part of the flash that the host does not see, as a share of all of it.
+    pub spare: f64,
+    /// Size of an erase block, in KiB; one of each die makes a row, which is erased as one.
+    pub erase_block_kib: u32,
+    /// Share of the rows that the drive makes free while the host is quiet.
+    pub idle_free: f64,
+    /// Quiet time before that, in milliseconds.
+    pub idle_ms: f64,
+}
+
+impl PageMapped {
+    /// Pages of a row.
+    pub(crate) fn row_pages(&self, dies: u32) -> u32 {
+        self.erase_block_kib / 4 * dies
+    }
+
+    /// Rows of a drive of which the host sees so many pages.
+    pub(crate) fn rows(&self, host_pages: u64, dies: u32) -> u64 {
+        (host_pages as f64 / (1.0 - self.spare) / f64::from(self.row_pages(dies))).ceil() as u64
+    }
+
+    /// The reason why no drive of so many pages has these constants.
+    pub(super) fn check(&self, host_pages: u64, flash: &Flash) -> Result<(), String> {
+        if !(0.001..=0.9).contains(&self.spare) || !(0.0..=self.spare / 2.0).contains(&self.idle_free) {
+            return Err("spare must be 0.001 to 0.9, idle_free at most half of it".to_owned());
+        }
+        if !(0.0..=1e6).contains(&self.idle_ms) {
+            return Err("idle_ms is no time".to_owned());
+        }
+        let aligned = self.erase_block_kib.is_multiple_of(flash.stripe_kib) && flash.stripe_kib.is_multiple_of(4);
+        if !aligned || !(4..=1 << 20).contains(&self.erase_block_kib) || flash.dies > 4096 {
+            return Err(
+                "erase_block_kib must be a multiple of stripe_kib, and at most 1048576; dies at most 4096".to_owned()
+            );
+        }
+        let (rows, row_pages) = (self.rows(host_pages, flash.dies), u64::from(self.row_pages(flash.dies)));
+        if rows * row_pages >= u64::from(u32::MAX) {
+            return Err("a page-mapped drive has at most 16 TiB of flash".to_owned());
+        }
+        if rows * row_pages < host_pages + 8 * row_pages {
+            return Err("the spare part must be at least eight rows".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// A persistent cache as a circular log of journal entries. (Dissertation, sections 2.4.3 to 2.4.11.)
@@ -105,6 +159,7 @@ impl Translation {
             }
             Self::SetAssociative(_) => Ok(()),
             Self::FullyAssociative(layer) => layer.check(),
+            Self::PageMapped(_) => Err("the layer `page-mapped` is one of an ssd".to_owned()),
         }
     }
 }

@@ -53,6 +53,13 @@ impl Hosts {
         self.next
     }
 
+    /// It has one part more.
+    pub(super) fn one_more(&mut self, number: Work) {
+        if let Some((_, parts)) = self.parts.get_mut(&number) {
+            *parts += 1;
+        }
+    }
+
     /// A part of it ended. With the last one it completes, `overhead` from now.
     pub(super) fn ended(&mut self, inside: &mut Inside, number: Work, overhead: Nanos) {
         let Some((id, left)) = self.parts.get_mut(&number) else { return };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::command::{Command, CommandId, Nanos, Op};
 use crate::disk::Disk;
 use crate::flash::FlashDrive;
-use crate::model::Model;
+use crate::model::{Model, Written};
 use crate::motion::Motion;
 use crate::profile::Profile;
 
@@ -83,6 +83,8 @@ pub struct Inside {
     /// Completions for the host, by time and order.
     ready: BTreeSet<(Nanos, u64, CommandId)>,
     completions: u64,
+    /// Blocks written to media.
+    written: u64,
 }
 
 impl Inside {
@@ -96,6 +98,33 @@ impl Inside {
     /// # Panics
     /// If the drive has no such medium: a bug of the layer.
     pub fn run(&mut self, medium: Medium, op: Op, at: u64, blocks: u64, work: Work) {
+        let number = self.take_number(work);
+        if matches!(op, Op::Write | Op::WriteThrough) {
+            self.written += blocks;
+        }
+        let command = Command { op, at, blocks, opens: false };
+        match (medium, &mut self.disk, &mut self.flash) {
+            (Medium::Disk, Some(disk), _) => disk.submit(self.now, number, command),
+            (Medium::Flash, _, Some(flash)) => flash.submit(self.now, number, command),
+            _ => panic!("the drive has no {medium:?}"),
+        }
+    }
+
+    /// Reads, writes or erases ranges of the flash chips' blocks as one internal command, past the host's interface and the buffer.
+    ///
+    /// # Panics
+    /// If the drive has no flash: a bug of the layer.
+    pub fn run_cells(&mut self, op: Op, ranges: &[Range<u64>], work: Work) {
+        let number = self.take_number(work);
+        if op == Op::Write {
+            self.written += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        }
+        let Some(flash) = &mut self.flash else { panic!("the drive has no flash") };
+        flash.cells(self.now, number, op, ranges);
+    }
+
+    /// A number for an internal command, under which the medium knows it.
+    fn take_number(&mut self, work: Work) -> CommandId {
         let free = self.works.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.works.push(None);
@@ -103,12 +132,7 @@ impl Inside {
         });
         self.works[number] = Some(work);
         self.under_way += 1;
-        let command = Command { op, at, blocks, opens: false };
-        match (medium, &mut self.disk, &mut self.flash) {
-            (Medium::Disk, Some(disk), _) => disk.submit(self.now, number as CommandId, command),
-            (Medium::Flash, _, Some(flash)) => flash.submit(self.now, number as CommandId, command),
-            _ => panic!("the drive has no {medium:?}"),
-        }
+        number as CommandId
     }
 
     /// True while no internal command is under way.
@@ -169,13 +193,15 @@ impl Inside {
 pub struct Managed {
     layer: Box<dyn Layer>,
     inside: Inside,
+    /// Blocks that the host wrote.
+    host_written: u64,
 }
 
 impl Managed {
     /// A layer over the media that it uses.
     pub(crate) fn over(layer: impl Layer + 'static, disk: Option<Disk>, flash: Option<FlashDrive>) -> Self {
         let inside = Inside { disk: disk.map(Box::new), flash: flash.map(Box::new), ..Inside::default() };
-        Self { layer: Box::new(layer), inside }
+        Self { layer: Box::new(layer), inside, host_written: 0 }
     }
 
     /// A layer over the platters of a profile, with so many blocks, and over its flash, if it has any. The queue's overhead and
@@ -200,6 +226,9 @@ pub(super) fn mechanics(profile: &Profile, blocks: u64) -> Disk {
 impl Model for Managed {
     fn submit(&mut self, now: Nanos, id: CommandId, command: Command) {
         self.inside.now = now;
+        if matches!(command.op, Op::Write | Op::WriteThrough) {
+            self.host_written += command.blocks;
+        }
         self.layer.command(&mut self.inside, id, command);
     }
 
@@ -229,6 +258,10 @@ impl Model for Managed {
 
     fn blocks(&self) -> u64 {
         self.layer.blocks()
+    }
+
+    fn written(&self) -> Option<Written> {
+        Some(Written { host: self.host_written, media: self.inside.written })
     }
 
     fn torn(&self) -> Vec<Range<u64>> {

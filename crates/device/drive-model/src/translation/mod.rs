@@ -1,4 +1,4 @@
-//! Drives that translate inside: mapping layers over the mechanics. (Dissertation, chapters 2 and 3.)
+//! Drives that translate inside: mapping layers over the mechanics and over flash. (Dissertation, chapters 2, 3 and 5.)
 //!
 //! A [`Layer`] is the firmware: it hears the host's commands and sends its own to platters and flash. The built-in ones are
 //! made from a profile's `[translation]`; others run in a [`Managed`] drive of one's own.
@@ -9,6 +9,7 @@ mod fully_associative;
 mod hosts;
 mod managed;
 mod media_cache;
+mod page_mapped;
 mod set_associative;
 mod steps;
 
@@ -28,5 +29,6 @@ pub(crate) fn drive(profile: &Profile) -> Box<dyn Model> {
         Translation::MediaCache(spec) => media_cache::drive(profile, spec, host),
         Translation::SetAssociative(spec) => set_associative::drive(profile, spec, host),
         Translation::FullyAssociative(spec) => fully_associative::drive(profile, spec, host),
+        Translation::PageMapped(spec) => page_mapped::drive(profile, spec, host),
     })
 }
