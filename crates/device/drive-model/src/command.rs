@@ -15,7 +15,7 @@ pub enum Op {
     Write,
     /// Writes blocks, and completes when they are durable, whatever cache the drive has (force unit access).
     WriteThrough,
-    /// Tells that the host needs blocks no more. What they read as afterwards is undefined.
+    /// Tells that the host needs blocks no more. Their contents are undefined afterwards.
     Trim,
     /// Opens a zone.
     Open,

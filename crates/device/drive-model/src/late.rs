@@ -12,7 +12,7 @@ use crate::random;
 /// The longest delay, in nanoseconds.
 const LATEST: f64 = 1e9;
 
-/// A drive of which the host hears late. What the drive does itself is as without.
+/// A drive of which the host hears late. The drive itself works as it does without.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     drive: Box<dyn Model>,

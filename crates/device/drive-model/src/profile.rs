@@ -348,7 +348,7 @@ impl Profile {
             }
             (Kind::Ssd, Some(Translation::PageMapped(layer))) => {
                 let pages = u64::from(shape.zones) * u64::from(shape.zone_mib) * 256;
-                self.flash.map_or(Ok(()), |flash| layer.check(pages, &flash)).or_else(wrong)
+                self.flash.map_or(Ok(()), |flash| layer.check(pages, flash.dies, flash.stripe_kib)).or_else(wrong)
             }
             (Kind::Ssd, _) => wrong("an ssd has a [translation] of the layer `page-mapped`".to_owned()),
             (Kind::DmSmr, None) => wrong("a dm-smr drive has a [translation]".to_owned()),

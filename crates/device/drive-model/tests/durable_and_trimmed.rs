@@ -197,7 +197,6 @@ fn a_trim_makes_room_for_writers_that_wait() {
     assert_eq!(done, [5001, 5000]);
 }
 
-/// What is trimmed while it waits in the volatile cache is never written.
 #[test]
 fn blocks_trimmed_in_the_volatile_cache_are_never_written() {
     let run = |trims: bool| {

@@ -145,7 +145,7 @@ fn streams_that_mix_in_rows_are_amplified() {
     assert!(many > one * 1.3, "{many} and {one}");
 }
 
-/// What the host sees of it: slower writes, and reads that wait for dies at work.
+/// The host sees slower writes, and reads that wait for dies at work.
 #[test]
 fn cleaning_shows_in_rates_and_latencies() {
     let mut load = Load::new(&ssd(0.1));

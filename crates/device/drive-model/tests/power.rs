@@ -37,7 +37,7 @@ fn work(
 /// A few zones of a drive that has them.
 const AREA: u64 = 20_000_000;
 
-/// Whatever a drive was at when its power failed, it goes on afterwards, and nothing of before ever completes.
+/// A drive whose power failed amid any work goes on afterwards, and nothing of before ever completes.
 #[test]
 fn every_drive_goes_on_after_a_loss_of_power() {
     let mut profiles = Profile::built_in().unwrap();
@@ -168,7 +168,7 @@ fn drives_with_another_copy_tear_nothing() {
     }
 }
 
-/// What is in the persistent cache stays there, and is cleaned once the drive is quiet.
+/// Its blocks stay there, and are cleaned once the drive is quiet.
 #[test]
 fn the_persistent_cache_outlives_a_loss_of_power() {
     let mut drive = Drive::new(&Profile::named("st5000as0011").unwrap(), 1);

@@ -167,8 +167,8 @@ impl SimDevice {
         self.shared.timing.borrow().power_cut().map(|(_, drive)| drive)
     }
 
-    /// Contents of the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`]. What a modelled drive
-    /// was overwriting in its place cannot be read there (SIM-7).
+    /// Contents of the medium if the power fails now: [`Medium::crash_image`] with [`Survival::Prefix`]. Blocks that a modelled
+    /// drive was overwriting in their places cannot be read there (SIM-7).
     ///
     /// # Panics
     /// If the device was made [without power cuts](Self::without_power_cuts).

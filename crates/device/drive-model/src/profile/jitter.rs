@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How far a drive is from its nominal times. Drives with the same constants and different seeds are like two of one batch.
+/// Deviations of a drive from its nominal times. Drives with the same constants and different seeds are like two of one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Flash;
-
 /// The mapping layer of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "layer", rename_all = "kebab-case")]
@@ -84,20 +82,20 @@ impl PageMapped {
     }
 
     /// The reason why no drive of so many pages has these constants.
-    pub(super) fn check(&self, host_pages: u64, flash: &Flash) -> Result<(), String> {
+    pub(super) fn check(&self, host_pages: u64, dies: u32, stripe_kib: u32) -> Result<(), String> {
         if !(0.001..=0.9).contains(&self.spare) || !(0.0..=self.spare / 2.0).contains(&self.idle_free) {
             return Err("spare must be 0.001 to 0.9, idle_free at most half of it".to_owned());
         }
         if !(0.0..=1e6).contains(&self.idle_ms) {
             return Err("idle_ms is no time".to_owned());
         }
-        let aligned = self.erase_block_kib.is_multiple_of(flash.stripe_kib) && flash.stripe_kib.is_multiple_of(4);
-        if !aligned || !(4..=1 << 20).contains(&self.erase_block_kib) || flash.dies > 4096 {
+        let aligned = self.erase_block_kib.is_multiple_of(stripe_kib) && stripe_kib.is_multiple_of(4);
+        if !aligned || !(4..=1 << 20).contains(&self.erase_block_kib) || dies > 4096 {
             return Err(
                 "erase_block_kib must be a multiple of stripe_kib, and at most 1048576; dies at most 4096".to_owned()
             );
         }
-        let (rows, row_pages) = (self.rows(host_pages, flash.dies), u64::from(self.row_pages(flash.dies)));
+        let (rows, row_pages) = (self.rows(host_pages, dies), u64::from(self.row_pages(dies)));
         if rows * row_pages >= u64::from(u32::MAX) {
             return Err("a page-mapped drive has at most 16 TiB of flash".to_owned());
         }

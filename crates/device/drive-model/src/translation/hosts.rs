@@ -1,4 +1,4 @@
-//! Host commands: what each asks of a layer, and such as are done in parts.
+//! Host commands: the request in each, and such as are done in parts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::command::{Command, CommandId, Nanos, Op};
 use crate::translation::managed::{Inside, Work};
 
-/// What a command asks of a layer.
+/// A command as a layer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Read(Range<u64>),
@@ -22,7 +22,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// What a command asks of a drive with so many blocks.
+    /// The request of a command to a drive with so many blocks.
     pub(super) fn of(command: &Command, drive_blocks: u64) -> Self {
         let end = command.at.saturating_add(command.blocks).min(drive_blocks);
         let blocks = command.at.min(end)..end;

@@ -220,8 +220,8 @@ impl Layer for SetAssociativeLayer {
         }
     }
 
-    /// A data band is overwritten in its place. What of it is in the cache can be read there until all of the cache band is
-    /// clean.
+    /// A data band is overwritten in its place. Blocks of it that are in the cache can be read there until all of the cache band
+    /// is clean.
     fn torn(&self) -> Vec<Range<u64>> {
         let overwritten = |band: &CacheBand| band.cleaning.as_ref().map(|cleaning| cleaning.overwrites.clone());
         let torn = self.cache.iter().filter_map(overwritten).filter(|range| !range.is_empty());

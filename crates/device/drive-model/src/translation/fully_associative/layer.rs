@@ -10,8 +10,7 @@ use crate::translation::extents::{Extent, ExtentMap, gaps};
 use crate::translation::hosts::{Hosts, Request};
 use crate::translation::managed::{Inside, Layer, Managed, Medium, Work, mechanics};
 
-use super::mixing::Mixing;
-use super::zone::{Logged, Physical, Zone};
+use super::zone::{Logged, Mixing, Physical, Zone};
 
 /// Meaning of an internal command.
 #[derive(Clone, Debug)]
@@ -218,7 +217,7 @@ impl Layer for FullyAssociativeLayer {
         self.merge_quietly(inside);
     }
 
-    /// What was written lies in its bands, and merges had changed nothing yet.
+    /// Written blocks lie in their bands, and merges had changed nothing yet.
     fn power_failed(&mut self, now: Nanos) {
         for zone_at in 0..self.zones.len() {
             while let Some(band) = self.zones[zone_at].streams.first().map(|stream| stream.band) {

@@ -72,7 +72,7 @@ impl FullyAssociativeLayer {
         Some(Merge { band, to, taken, steps, runs: false })
     }
 
-    /// Where writes wait and nothing is logged, streams hold the spare bands: the first of them ends here.
+    /// If writes wait and nothing is logged, streams hold the spare bands: the first of them ends here.
     fn plan_of_stream(&mut self, zone_at: usize) -> Option<Merge> {
         let zone = &self.zones[zone_at];
         let band = zone.streams.first().filter(|_| !zone.waiting.is_empty())?.band;

@@ -1,8 +1,9 @@
-//! A zone of the drive, and its bands.
+//! A zone of the drive, its bands, and the share of cleaning.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use crate::command::{Command, CommandId, Nanos};
 use crate::translation::extents::Extent;
 use crate::translation::managed::Work;
 use crate::translation::steps::Step;
@@ -53,4 +54,22 @@ pub(super) struct Merge {
     pub(super) taken: Vec<Extent>,
     pub(super) steps: VecDeque<Step>,
     pub(super) runs: bool,
+}
+
+/// Cleaning that takes its share of the time while the host is at work.
+#[derive(Clone, Debug)]
+pub(super) struct Mixing {
+    pub(super) share: f64,
+    /// Begin of the host's work, and time of cleaning since then.
+    pub(super) from: Nanos,
+    pub(super) cleaned: Nanos,
+    /// Begin of the step that is under way; commands of the host wait for its end.
+    pub(super) step: Option<Nanos>,
+    pub(super) held: VecDeque<(CommandId, Command)>,
+}
+
+impl Mixing {
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        self.step.is_none() && (self.cleaned as f64) < self.share * now.saturating_sub(self.from) as f64
+    }
 }

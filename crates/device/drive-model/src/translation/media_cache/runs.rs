@@ -87,7 +87,7 @@ impl Runs {
         numbers.into_iter().filter_map(|number| self.take(number).map(|blocks| (number, blocks))).collect()
     }
 
-    /// The blocks of a range are not needed any more. What begins or ends in it becomes shorter; a run around it, and one that
+    /// The blocks of a range are not needed any more. A run that begins or ends in it becomes shorter; one around it, and one that
     /// streams, stays as it is.
     pub(super) fn forget(&mut self, range: &Range<u64>) {
         for number in self.overlapping(range) {

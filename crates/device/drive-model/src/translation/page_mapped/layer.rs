@@ -9,7 +9,7 @@ use crate::profile::{PageMapped, Profile};
 use crate::translation::hosts::{Hosts, Request};
 use crate::translation::managed::{Inside, Layer, Managed, Medium, Work};
 
-use super::cleaning::{Cleaning, ranges};
+use super::clean::{Cleaning, ranges};
 use super::map::{NONE, PageMap};
 use super::rows::{Front, Rows};
 

@@ -6,7 +6,8 @@
 //! - DM-PAGE-1: a row is erased only when none of its pages lives.
 //! - DM-PAGE-2: the host never takes the last free row, so that cleaning has room to copy to.
 
-mod cleaning;
+mod clean;
+mod cleaner;
 mod layer;
 mod map;
 mod rows;

@@ -1,28 +1,13 @@
-//! Cleaning: the live pages of a victim go to another row, a part at a time, and the victim is erased.
+//! Time and steps of cleaning.
 
 use std::ops::Range;
 
 use crate::command::Op;
 use crate::translation::managed::Inside;
 
+use super::clean::{Cleaning, Step, ranges};
 use super::layer::{PageMappedLayer, Task};
 use super::map::NONE;
-
-/// A row that is being cleaned, and its present step.
-#[derive(Clone, Debug)]
-pub(super) struct Cleaning {
-    victim: u32,
-    step: Step,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    /// These places are read.
-    Reads(Vec<u32>),
-    /// Copies of them are written: from, and to.
-    Writes(Vec<(u32, u32)>),
-    Erases,
-}
 
 impl PageMappedLayer {
     /// True if rows are short, or the host has been quiet and there is more to be made free.
@@ -115,16 +100,4 @@ impl PageMappedLayer {
             self.rows.put_back(cleaning.victim);
         }
     }
-}
-
-/// Places in order, as ranges.
-pub(super) fn ranges(places: impl Iterator<Item = u32>) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for place in places.map(u64::from) {
-        match ranges.last_mut().filter(|last| last.end == place) {
-            Some(last) => last.end += 1,
-            None => ranges.push(place..place + 1),
-        }
-    }
-    ranges
 }
