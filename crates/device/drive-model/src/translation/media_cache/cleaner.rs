@@ -1,5 +1,6 @@
 //! Choice and time of cleaning: the band of the oldest extent, while the host is quiet or waits for room.
 
+use crate::command::Nanos;
 use crate::translation::extents::Extent;
 use crate::translation::managed::Inside;
 
@@ -15,6 +16,13 @@ impl MediaCacheLayer {
         }
     }
 
+    /// Time at which cleaning goes on, if nothing else happens.
+    pub(super) fn cleans_at(&self) -> Option<Nanos> {
+        let waits = self.cleaning.as_ref().and_then(Cleaning::waits_until);
+        let from = if self.full { waits } else { self.idle_from().map(|from| from.max(waits.unwrap_or(0))) };
+        from.filter(|_| self.wants_cleaning())
+    }
+
     /// Sends the next command of a cleaning, if writes wait for room or the host has been quiet for long enough.
     pub(super) fn go_cleaning(&mut self, inside: &mut Inside) {
         let quiet = self.idle_from().is_some_and(|from| from <= inside.now());
@@ -28,6 +36,9 @@ impl MediaCacheLayer {
                 self.cleaning.insert(planned)
             }
         };
+        if cleaning.begins(inside.now()).is_some() {
+            return;
+        }
         if let Some(step) = cleaning.next() {
             step.run(inside, work::CLEAN);
         } else if let Some(cleaning) = self.cleaning.take() {

@@ -346,8 +346,7 @@ impl Layer for MediaCacheLayer {
             Stage::Gathers(until) => Some(until),
             _ => None,
         };
-        let cleans = self.wants_cleaning().then(|| self.idle_from()).flatten();
-        [gathers, cleans, self.run_due(), self.stream_ends()].into_iter().flatten().min()
+        [gathers, self.cleans_at(), self.run_due(), self.stream_ends()].into_iter().flatten().min()
     }
 
     fn woken(&mut self, inside: &mut Inside) {
