@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{MS, TB, closed_loop, command, fragmented, latencies, mean_read_ms, median, pause, random, random_writes};
+use common::{
+    MS, TB, band_mib, closed_loop, command, fragmented, latencies, mean_read_ms, median, pause, random, random_writes,
+};
 use shingle_drive_model::{Command, Drive, Op, Profile};
 
 fn seagate() -> Profile {
@@ -137,24 +139,7 @@ fn the_cache_is_a_circular_log() {
 /// Test 11, Figure 2.19: cleaning makes whole bands native, of 36 MiB at the outer and 17 MiB at the inner diameter.
 #[test]
 fn bands_are_large_at_the_outer_diameter_and_small_at_the_inner() {
-    let mut sizes = Vec::new();
-    for at in [0, 5 * TB / 2, 5 * TB - 256 * 3000] {
-        let mut drive = Drive::new(&seagate(), 1);
-        let mut order: Vec<u64> = (0..2500).collect();
-        let mut number = random(17);
-        (0..2500).for_each(|at| order.swap(at, number(2500) as usize));
-        let writes: Vec<Command> = order.iter().map(|mib| command(Op::Write, at + mib * 256, 1)).collect();
-        let written = *closed_loop(&mut drive, 0, 31, 20_000, &writes).iter().max().unwrap();
-        let from = pause(&mut drive, written + 3_300_000_000);
-        let reads: Vec<Command> = (0..2500).map(|mib| command(Op::Read, at + mib * 256, 1)).collect();
-        let times = closed_loop(&mut drive, from, 1, 20_000, &reads);
-        let taken = latencies(&times, from, 20_000);
-        // Of a clean band each read takes as long as the one before.
-        let same: Vec<bool> = taken.windows(2).map(|two| (two[0] - two[1]).abs() < 0.7).collect();
-        // Neighbours may be clean, too: the shortest stretch is one band.
-        let stretches = same.split(|same| !same).map(<[bool]>::len).filter(|&length| length >= 8);
-        sizes.push(stretches.min().unwrap() + 1);
-    }
+    let sizes = [0, 5 * TB / 2, 5 * TB - 256 * 3000].map(|at| band_mib(&seagate(), at));
     assert!(sizes[0] > sizes[1] && sizes[1] > sizes[2], "{sizes:?}");
     assert!((32..=38).contains(&sizes[0]) && (14..=20).contains(&sizes[2]), "{sizes:?}");
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use shingle_drive_model::{Command, Drive, Nanos, Op};
+use shingle_drive_model::{Command, Drive, Nanos, Op, Profile};
 
 pub(crate) const MS: f64 = 1e6;
 
@@ -99,4 +99,23 @@ pub(crate) fn mean_read_ms(drive: &mut Drive, from: Nanos, at: u64) -> f64 {
     let reads: Vec<Command> = (0..1024).map(|number| command(Op::Read, at + number, 1)).collect();
     let times = closed_loop(drive, from, 1, 20_000, &reads);
     latencies(&times, from, 20_000).iter().sum::<f64>() / 1024.0
+}
+
+/// Size in MiB of the bands behind `at`, by what cleaning has made native of blocks that were written in disorder. (Test 11.)
+pub(crate) fn band_mib(profile: &Profile, at: u64) -> usize {
+    let mut drive = Drive::new(profile, 1);
+    let mut order: Vec<u64> = (0..2500).collect();
+    let mut number = random(17);
+    (0..2500).for_each(|at| order.swap(at, number(2500) as usize));
+    let writes: Vec<Command> = order.iter().map(|mib| command(Op::Write, at + mib * 256, 1)).collect();
+    let written = *closed_loop(&mut drive, 0, 31, 20_000, &writes).iter().max().unwrap();
+    let from = pause(&mut drive, written + 3_300_000_000);
+    let reads: Vec<Command> = (0..2500).map(|mib| command(Op::Read, at + mib * 256, 1)).collect();
+    let times = closed_loop(&mut drive, from, 1, 20_000, &reads);
+    let taken = latencies(&times, from, 20_000);
+    // Of a clean band each read takes as long as the one before.
+    let same: Vec<bool> = taken.windows(2).map(|two| (two[0] - two[1]).abs() < 0.7).collect();
+    // Neighbours may be clean, too: the shortest stretch is one band.
+    let stretches = same.split(|same| !same).map(<[bool]>::len).filter(|&length| length >= 8);
+    stretches.min().unwrap() + 1
 }
