@@ -59,35 +59,38 @@ pub(super) struct PageMappedLayer {
 
 /// The drive of a profile with such a layer.
 pub(crate) fn drive(profile: &Profile, spec: &PageMapped, host: u64) -> Managed {
-    let dies = profile.flash.map_or(1, |flash| flash.dies);
-    let stripe = profile.flash.map_or(1, |flash| flash.stripe_kib / 4);
-    let row_pages = spec.row_pages(dies);
-    let rows = spec.rows(host, dies) as u32;
-    let layer = PageMappedLayer {
-        map: PageMap::new(host),
-        rows: Rows::new(rows, row_pages),
-        row_pages,
-        part_pages: (dies * stripe).min(row_pages) as usize,
-        host_front: Front::default(),
-        copy_front: Front::default(),
-        cleaning: None,
-        all_live: false,
-        free_when_busy: FREE_WHEN_BUSY,
-        free_when_quiet: FREE_WHEN_BUSY.max((f64::from(rows) * spec.idle_free) as usize),
-        idle: (spec.idle_ms * 1e6) as Nanos,
-        last_busy: 0,
-        waiting: VecDeque::new(),
-        hosts: Hosts::default(),
-        tasks: BTreeMap::new(),
-        next: 0,
-        overhead: (profile.queue.overhead_us * 1e3) as Nanos,
-        interface_ns_block: 4096.0 * 1e3 / profile.queue.interface_mb_s,
-        host_pages: host,
-    };
-    Managed::over(layer, None, Some(FlashDrive::new(profile)))
+    Managed::over(PageMappedLayer::new(profile, spec, host), None, Some(FlashDrive::new(profile)))
 }
 
 impl PageMappedLayer {
+    pub(super) fn new(profile: &Profile, spec: &PageMapped, host: u64) -> Self {
+        let dies = profile.flash.map_or(1, |flash| flash.dies);
+        let stripe = profile.flash.map_or(1, |flash| flash.stripe_kib / 4);
+        let row_pages = spec.row_pages(dies);
+        let rows = spec.rows(host, dies) as u32;
+        Self {
+            map: PageMap::new(host),
+            rows: Rows::new(rows, row_pages),
+            row_pages,
+            part_pages: (dies * stripe).min(row_pages) as usize,
+            host_front: Front::default(),
+            copy_front: Front::default(),
+            cleaning: None,
+            all_live: false,
+            free_when_busy: FREE_WHEN_BUSY,
+            free_when_quiet: FREE_WHEN_BUSY.max((f64::from(rows) * spec.idle_free) as usize),
+            idle: (spec.idle_ms * 1e6) as Nanos,
+            last_busy: 0,
+            waiting: VecDeque::new(),
+            hosts: Hosts::default(),
+            tasks: BTreeMap::new(),
+            next: 0,
+            overhead: (profile.queue.overhead_us * 1e3) as Nanos,
+            interface_ns_block: 4096.0 * 1e3 / profile.queue.interface_mb_s,
+            host_pages: host,
+        }
+    }
+
     pub(super) fn number(&mut self, task: Task) -> Work {
         self.next += 1;
         self.tasks.insert(self.next, task);

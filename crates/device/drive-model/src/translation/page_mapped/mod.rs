@@ -11,5 +11,7 @@ mod cleaner;
 mod layer;
 mod map;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 pub(super) use layer::drive;

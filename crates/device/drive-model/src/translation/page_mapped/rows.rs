@@ -90,6 +90,12 @@ impl Rows {
         self.rows[row as usize].full = true;
     }
 
+    /// Pages that live, in all rows.
+    #[cfg(test)]
+    pub(super) fn live_pages(&self) -> u32 {
+        self.rows.iter().map(|row| row.live).sum()
+    }
+
     /// The first `most` live places of a row.
     pub(super) fn live(&self, row: u32, most: usize) -> Vec<u32> {
         let live = self.rows[row as usize].pages.iter().enumerate().filter(|&(_, &page)| page != NONE);
