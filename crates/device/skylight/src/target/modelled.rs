@@ -51,7 +51,7 @@ impl Modelled {
     /// The drive of a profile, as new. `None` of a zoned drive, which has no random writes to test.
     pub fn new(profile: &Profile, host: Host) -> Option<Self> {
         let drive = match profile.kind {
-            Kind::Cmr | Kind::DmSmr => Drive::new(profile, 1),
+            Kind::Cmr | Kind::DmSmr | Kind::Ssd => Drive::new(profile, 1),
             Kind::HmSmr | Kind::Zns => return None,
         };
         let random = Random::new(host.seed);
