@@ -427,9 +427,7 @@ const COUNTERS: [Figure; 14] = [
     ("marks_total", "Progress marks journaled.", |s| s.counters.marks as f64),
     ("reads_total", "Reads answered.", |s| s.counters.reads as f64),
     ("read_bytes_total", "Bytes returned by reads.", |s| s.counters.read_bytes as f64),
-    ("write_errors_total", "Device writes that failed, but for want of room on the host.", |s| {
-        s.counters.write_errors as f64
-    }),
+    ("write_errors_total", "Failed device writes, without those for want of room.", |s| s.counters.write_errors as f64),
     ("corrupt_reads_total", "Reads that met bytes that fail their check.", |s| s.counters.corrupt_reads as f64),
     ("gc_written_bytes_total", "Bytes that GC wrote.", |s| s.counters.gc_written_bytes as f64),
     ("gc_zones_total", "Zones that GC emptied.", |s| s.counters.gc_zones as f64),
