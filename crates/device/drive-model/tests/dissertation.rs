@@ -71,6 +71,33 @@ fn the_larger_drive_has_larger_and_smaller_bands() {
     assert!((36..=42).contains(&sizes[0]) && (13..=17).contains(&sizes[1]), "{sizes:?} MiB");
 }
 
+/// Figure 2.22: the rate of sequential reads falls all the way from the outer to the inner diameter.
+#[test]
+fn sequential_rates_fall_over_the_whole_drive() {
+    for profile in Profile::built_in().unwrap().iter().filter(|profile| profile.translation.is_some()) {
+        let Some(recording) = profile.recording else { continue };
+        let rate = |at: f64| {
+            let mut drive = Drive::new(profile, 1);
+            let from = ((drive.blocks() - 100 * 1024) as f64 * at) as u64;
+            let reads: Vec<Command> = (0..100).map(|number| command(Op::Read, from + number * 1024, 1024)).collect();
+            let times = closed_loop(&mut drive, 0, 31, 0, &reads);
+            99.0 * 4.194_304e9 / (times[99] - times[0]) as f64
+        };
+        let (outer, inner) = (rate(0.0), rate(1.0));
+        assert!((outer / recording.outer_mb_s - 1.0).abs() < 0.04, "{}: {outer} MB/s outside", profile.name);
+        assert!((inner / recording.inner_mb_s - 1.0).abs() < 0.08, "{}: {inner} MB/s inside", profile.name);
+        // Tracks are shorter by the radius, so that more blocks lie outside; where runs are long, recording zones hold equally
+        // many blocks, and the rate falls with these.
+        for part in [0.25, 0.5, 0.75, 0.9] {
+            let by_radius = (outer * outer - (outer * outer - inner * inner) * part).sqrt();
+            let by_blocks = outer - (outer - inner) * part;
+            let (found, name) = (rate(part), &profile.name);
+            let bounds = by_blocks * 0.95..by_radius * 1.05;
+            assert!(bounds.contains(&found), "{name}: {found} MB/s at {part}, and not {bounds:?}");
+        }
+    }
+}
+
 /// Table 2.2, the whole drive: Emulated-SMR-2 takes 2,464,153 writes of 4 KiB before a full cache band holds one up.
 #[test]
 fn a_cache_of_flash_takes_its_writes_before_it_is_cleaned() {
