@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::error::LabError;
 use crate::report::figure::Figure;
-use crate::report::row::{Row, Verdict};
+use crate::report::row::Row;
 
 /// Findings of an experiment.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Experiment {
         if let Some(drive) = &context.drive
             && self.name != CALIBRATION
         {
-            for row in outcome.rows.iter_mut().filter(|row| row.verdict != Verdict::Shown) {
+            for row in outcome.rows.iter_mut().filter(|row| row.is_judged()) {
                 *row = Row { tolerance: None, ..row.clone() }.judged();
             }
             let remark = format!("On the drive {}: the papers' figures, of other drives, are only shown.", drive.name);
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::context::Scale;
-    use crate::report::row::Better;
+    use crate::report::row::{Better, Verdict};
 
     #[test]
     fn on_a_drive_of_ones_own_only_goals_are_asked_for() {
@@ -75,10 +75,11 @@ mod tests {
         let verdicts = |drive: Option<Profile>| {
             let mut context = Context::new(1, Scale::Quick, Rc::new(|_, _| {})).on_drive(drive);
             let outcome = experiment.perform(&mut context).unwrap();
-            (outcome.rows.iter().map(|row| row.verdict).collect::<Vec<_>>(), outcome.remarks.len())
+            (outcome.rows.iter().map(|row| (row.reproduced, row.goal_met)).collect::<Vec<_>>(), outcome.remarks.len())
         };
-        assert_eq!(verdicts(None), (vec![Verdict::Short, Verdict::Short], 0));
+        let (yes, no) = (Some(Verdict::Yes), Some(Verdict::No));
+        assert_eq!(verdicts(None), (vec![(no, None), (no, yes)], 0));
         let own = Profile::named("hc650").unwrap();
-        assert_eq!(verdicts(Some(own)), (vec![Verdict::Shown, Verdict::Beaten], 1));
+        assert_eq!(verdicts(Some(own)), (vec![(None, None), (None, yes)], 1));
     }
 }

@@ -171,7 +171,7 @@ fn print(experiment: &Experiment, found: &Found) {
     let cell = |value: Option<f64>| value.map_or("-".to_owned(), number);
     let width = found.rows.iter().map(|row| row.id.len()).max().unwrap_or(0).max(6);
     say!(
-        "{:<width$} {:>10} {:>12} {:>10} {:>10} {:<7} verdict",
+        "{:<width$} {:>10} {:>12} {:>10} {:>10} {:<7} reproduced? goal met?",
         "figure",
         "paper",
         "paper config",
@@ -179,24 +179,16 @@ fn print(experiment: &Experiment, found: &Found) {
         "goal",
         "unit"
     );
-    for Row { id, unit, paper, paper_config, ours, goal, verdict, margin, note, .. } in &found.rows {
-        let verdict: &str = match verdict {
-            Verdict::Beaten => "beaten",
-            Verdict::Reproduced => "reproduced",
-            Verdict::Short => "SHORT",
-            Verdict::Shown => "",
-        };
+    for Row { id, unit, paper, paper_config, ours, goal, reproduced, goal_met, margin, note, .. } in &found.rows {
         say!(
-            "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {}",
+            "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {:<11} {:<9} {}",
             cell(*paper),
             cell(*paper_config),
             cell(*ours),
             cell(*goal),
-            [verdict, margin.as_str(), note.as_str()]
-                .into_iter()
-                .filter(|part| !part.is_empty())
-                .collect::<Vec<_>>()
-                .join(": "),
+            Verdict::word(*reproduced),
+            Verdict::word(*goal_met),
+            [margin.as_str(), note.as_str()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": "),
         );
     }
     for remark in &found.remarks {

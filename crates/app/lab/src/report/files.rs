@@ -7,14 +7,19 @@ use serde::Serialize;
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
-use crate::report::row::Row;
+use crate::report::row::{Row, Verdict};
 
 /// The version of the program whose figures these are.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`.
+const SCHEMA: u32 = 2;
+
 /// A run, as programs read it.
 #[derive(Serialize)]
 pub struct RunJson<'a> {
+    /// The version of this form.
+    pub schema: u32,
     /// The experiment's name.
     pub experiment: &'a str,
     /// The program's version.
@@ -33,12 +38,20 @@ pub struct RunJson<'a> {
 pub fn json(experiment: &Experiment, context: &Context, outcome: &Outcome) -> String {
     let drive = context.drive.as_ref().map(|profile| profile.name.as_str());
     let (seed, scale) = (context.seed, context.scale);
-    let run = RunJson { experiment: experiment.name, version: VERSION, seed, scale, drive, rows: &outcome.rows };
+    let run = RunJson {
+        schema: SCHEMA,
+        experiment: experiment.name,
+        version: VERSION,
+        seed,
+        scale,
+        drive,
+        rows: &outcome.rows,
+    };
     // Plain numbers and strings cannot fail to be written.
     serde_json::to_string(&run).unwrap_or_default()
 }
 
-/// Writes `NAME.json`, `NAME.csv` and each figure into `folder`, which is made if it is missing.
+/// Writes `NAME.json`, `NAME.rows.csv` and each figure, with its data as `FIGURE.csv`, into `folder`, which is made if it is missing.
 ///
 /// # Errors
 /// A file that could not be written.
@@ -47,27 +60,61 @@ pub fn write(folder: &Path, experiment: &Experiment, context: &Context, outcome:
     std::fs::create_dir_all(folder).map_err(failed)?;
     let name = experiment.name;
     std::fs::write(folder.join(format!("{name}.json")), json(experiment, context, outcome)).map_err(failed)?;
-    std::fs::write(folder.join(format!("{name}.csv")), csv(&outcome.rows)).map_err(failed)?;
+    std::fs::write(folder.join(format!("{name}.rows.csv")), csv(&outcome.rows)).map_err(failed)?;
     outcome.figures.iter().try_for_each(|figure| figure.write(folder))
 }
 
 fn csv(rows: &[Row]) -> String {
-    let mut out = "id,unit,paper,paper_config,ours,goal,verdict,margin,note\n".to_owned();
+    let mut out = "id,unit,paper,paper_config,ours,goal,reproduced,goal_met,margin,note\n".to_owned();
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     for row in rows {
-        let verdict = serde_json::to_string(&row.verdict).unwrap_or_default();
         out.push_str(&format!(
-            "\"{}\",{},{},{},{},{},{},\"{}\",\"{}\"\n",
+            "\"{}\",{},{},{},{},{},{},{},\"{}\",\"{}\"\n",
             row.id.replace('"', "\"\""),
             row.unit,
             number(row.paper),
             number(row.paper_config),
             number(row.ours),
             number(row.goal),
-            verdict.trim_matches('"'),
+            Verdict::word(row.reproduced).to_lowercase(),
+            Verdict::word(row.goal_met).to_lowercase(),
             row.margin.replace('"', "\"\""),
             row.note.replace('"', "\"\""),
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::report::figure::{Axis, Figure, Mark, Series};
+    use crate::report::row::Better;
+
+    /// A figure often has its experiment's name.
+    #[test]
+    fn rows_and_the_data_of_figures_have_files_of_their_own() {
+        let context = Context::new(7, Scale::Quick, Rc::new(|_, _| {}));
+        let experiment = crate::experiments::named("space").unwrap();
+        let figure = Figure {
+            name: experiment.name.to_owned(),
+            title: "A picture".to_owned(),
+            x: Axis::linear("x"),
+            y: Axis::linear("y"),
+            series: vec![Series::new("s", Mark::Line, vec![(0.0, 1.0), (1.0, 2.0)])],
+        };
+        let row = Row::new("late", "s", Better::Lower).paper(9.0, 0.2).paper_config(10.0).ours(20.0).goal(10.0);
+        let outcome = Outcome { rows: vec![row.judged()], figures: vec![figure], remarks: Vec::new() };
+        let folder = std::env::temp_dir().join(format!("shingle-lab-files-{}", std::process::id()));
+        write(&folder, &experiment, &context, &outcome).unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let (rows, data, run) = (read("space.rows.csv"), read("space.csv"), read("space.json"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(rows.contains("\"late\",s,9,10,20,10,yes,no,"), "{rows}");
+        assert!(data.starts_with("series,"), "{data}");
+        let run: serde_json::Value = serde_json::from_str(&run).unwrap();
+        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&2.into(), &"no".into()));
+    }
 }

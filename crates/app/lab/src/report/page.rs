@@ -40,9 +40,9 @@ fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
          <style>{STYLE}</style></head><body><h1>Lab report</h1>\
          <p class=run>Shingle {VERSION}, seed {}, scale {}{}</p>\
          <p>The papers' experiments on modelled drives, in virtual time: the same seed gives the same figures on any \
-         machine. A row is <b class=beaten>beaten</b> where Shingle meets a goal beyond the paper's result, <b \
-         class=reproduced>reproduced</b> where the paper's configuration comes to the paper's value within a tolerance, \
-         <b class=short>fallen short</b> where either fails; a row without a verdict is only shown.</p>\
+         machine. Two questions are asked of a row. <b>Reproduced?</b> The paper's configuration comes to the paper's value, \
+         within a tolerance. <b>Goal met?</b> Shingle as it is by default meets a goal of this project's. A row without an \
+         answer is only shown.</p>\
          <p>{}</p><nav><h2>Contents</h2><ol>",
         context.seed,
         context.scale,
@@ -100,10 +100,9 @@ fn section(out: &mut String, experiment: &Experiment, outcome: &Outcome) -> Resu
 
 fn table(out: &mut String, rows: &[Row]) {
     out.push_str(
-        "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>verdict</tr></thead><tbody>",
+        "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>reproduced?<th>goal met?<th>margin</tr></thead><tbody>",
     );
     for row in rows {
-        let (class, word) = verdict(row.verdict);
         let _ = write!(out, "<tr><td class=id>{}", escaped(&row.id));
         let cells = [
             ("paper", row.paper),
@@ -115,9 +114,12 @@ fn table(out: &mut String, rows: &[Row]) {
             let text = value.map_or_else(String::new, |value| format!("{} <i>{}</i>", number(value), row.unit));
             let _ = write!(out, "<td class=number data-label=\"{label}\">{text}");
         }
+        for (label, verdict) in [("reproduced?", row.reproduced), ("goal met?", row.goal_met)] {
+            let _ = write!(out, "<td class=answer data-label=\"{label}\">{}", answer(verdict));
+        }
         let _ = write!(
             out,
-            "<td class=verdict><b class={class}>{word}</b> <span>{}</span> <small>{}</small></tr>",
+            "<td class=margin><span>{}</span> <small>{}</small></tr>",
             escaped(&row.margin),
             escaped(&row.note)
         );
@@ -125,25 +127,24 @@ fn table(out: &mut String, rows: &[Row]) {
     out.push_str("</tbody></table>");
 }
 
-/// The class and the word of a verdict.
-fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Beaten => ("beaten", "beaten"),
-        Verdict::Reproduced => ("reproduced", "reproduced"),
-        Verdict::Short => ("short", "fallen short"),
-        Verdict::Shown => ("shown", ""),
+fn answer(verdict: Option<Verdict>) -> String {
+    let class = if verdict == Some(Verdict::Yes) { "yes" } else { "no" };
+    match Verdict::word(verdict) {
+        "" => String::new(),
+        word => format!("<b class={class}>{}</b>", word.to_lowercase()),
     }
 }
 
-/// Number of rows by verdict.
+/// Numbers of rows with an answer, and with a yes, by question.
 fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
-    let verdicts = [Verdict::Beaten, Verdict::Reproduced, Verdict::Short].into_iter();
-    let all = verdicts.filter_map(|kind| {
-        let (class, word) = verdict(kind);
-        let count = rows.clone().filter(|row| row.verdict == kind).count();
-        (count > 0).then(|| format!("<b class={class}>{count} {word}</b>"))
-    });
-    all.collect::<Vec<_>>().join(", ")
+    let of = |what: &str, ask: fn(&Row) -> Option<Verdict>| {
+        let asked = rows.clone().filter_map(ask).count();
+        let yes = rows.clone().filter_map(ask).filter(|verdict| *verdict == Verdict::Yes).count();
+        let class = if yes == asked { "yes" } else { "no" };
+        (asked > 0).then(|| format!("{what} <b class={class}>{yes} of {asked}</b>"))
+    };
+    let both = [of("reproduced", |row| row.reproduced), of("goals met", |row| row.goal_met)];
+    both.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn escaped(text: &str) -> String {
@@ -182,7 +183,8 @@ mod tests {
             VERSION,
             "only &lt;shown&gt;",
             "12.35",
-            "fallen short",
+            "goals met <b class=no>0 of 1</b>",
+            "reproduced?",
             "missed by 100.0&nbsp;%",
             "why",
             "<svg",

@@ -12,18 +12,29 @@ pub enum Better {
     Lower,
 }
 
-/// Result of a row.
+/// Answer to a question about a row; nothing where it is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The project's own configuration meets a goal beyond the paper's result.
-    Beaten,
-    /// The paper's result came out, within the row's tolerance.
-    Reproduced,
-    /// Neither.
-    Short,
-    /// Shown only, without a goal.
-    Shown,
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+}
+
+impl Verdict {
+    fn of(holds: bool) -> Self {
+        if holds { Self::Yes } else { Self::No }
+    }
+
+    /// A verdict in a table for people.
+    pub fn word(verdict: Option<Self>) -> &'static str {
+        match verdict {
+            Some(Self::Yes) => "yes",
+            Some(Self::No) => "NO",
+            None => "",
+        }
+    }
 }
 
 /// One figure of an experiment.
@@ -45,8 +56,10 @@ pub struct Row {
     pub better: Better,
     /// Largest difference between `paper_config` and `paper`, as a share of `paper`.
     pub tolerance: Option<f64>,
-    /// The outcome.
-    pub verdict: Verdict,
+    /// Reproduced? The paper's configuration comes to the paper's value, within the tolerance.
+    pub reproduced: Option<Verdict>,
+    /// Goal met? By the project's own defaults.
+    pub goal_met: Option<Verdict>,
     /// Distance from the paper's value and from the goal, in words.
     pub margin: String,
     /// The known reason for a difference, or another remark.
@@ -65,7 +78,8 @@ impl Row {
             goal: None,
             better,
             tolerance: None,
-            verdict: Verdict::Shown,
+            reproduced: None,
+            goal_met: None,
             margin: String::new(),
             note: String::new(),
         }
@@ -107,31 +121,30 @@ impl Row {
         Self { note: text.into(), ..self }
     }
 
-    /// Decides the verdict from the figures. A row without a goal or tolerance is only shown.
+    /// Decides the verdicts from the figures. A row without a goal or tolerance is only shown.
     #[must_use]
-    pub fn judged(mut self) -> Self {
-        let (mut margins, mut asked, mut short, mut met) = (Vec::new(), false, false, false);
+    pub fn judged(self) -> Self {
+        let mut margins = Vec::new();
+        let (mut reproduced, mut goal_met) = (None, None);
         if let (Some(paper), Some(found), Some(tolerance)) = (self.paper, self.paper_config, self.tolerance) {
             let off = (found - paper) / paper;
-            (asked, short) = (true, off.abs() > tolerance);
+            reproduced = Some(Verdict::of(off.abs() <= tolerance));
             margins.push(format!("paper's configuration {:+.1} % from the paper", off * 100.0));
         }
         if let (Some(goal), Some(ours)) = (self.goal, self.ours) {
-            met = match self.better {
+            let met = match self.better {
                 Better::Higher => ours >= goal,
                 Better::Lower => ours <= goal,
             };
-            (asked, short) = (true, short || !met);
+            goal_met = Some(Verdict::of(met));
             margins.push(margin(self.better, goal, ours, met));
         }
-        self.verdict = match (asked, short, met) {
-            (false, ..) => Verdict::Shown,
-            (_, true, _) => Verdict::Short,
-            (_, false, true) => Verdict::Beaten,
-            (_, false, false) => Verdict::Reproduced,
-        };
-        self.margin = margins.join("; ");
-        self
+        Self { reproduced, goal_met, margin: margins.join("; "), ..self }
+    }
+
+    /// True if it has a verdict.
+    pub fn is_judged(&self) -> bool {
+        self.reproduced.is_some() || self.goal_met.is_some()
     }
 }
 
@@ -156,16 +169,26 @@ mod tests {
     #[test]
     fn a_row_is_judged_by_its_goal_and_its_tolerance() {
         let row = || Row::new("r", "MB/s", Better::Higher).paper(110.0, 0.1);
-        assert_eq!(row().paper_config(105.0).judged().verdict, Verdict::Reproduced);
-        assert_eq!(row().paper_config(90.0).judged().verdict, Verdict::Short);
-        assert_eq!(row().paper_config(105.0).goal(176.0).ours(180.0).judged().verdict, Verdict::Beaten);
+        let verdicts = |row: Row| {
+            let row = row.judged();
+            (row.reproduced, row.goal_met)
+        };
+        let (yes, no) = (Some(Verdict::Yes), Some(Verdict::No));
+        assert_eq!(verdicts(row().paper_config(105.0)), (yes, None));
+        assert_eq!(verdicts(row().paper_config(90.0)), (no, None));
+        assert_eq!(verdicts(row().paper_config(105.0).goal(176.0).ours(180.0)), (yes, yes));
+        assert_eq!(
+            verdicts(row().paper_config(90.0).goal(176.0).ours(180.0)),
+            (no, yes),
+            "one does not hide the other"
+        );
+        assert_eq!(verdicts(row().paper_config(105.0).goal(176.0).ours(150.0)), (yes, no));
         let short = row().paper_config(105.0).goal(176.0).ours(150.0).judged();
-        assert_eq!(short.verdict, Verdict::Short);
         assert!(short.margin.contains("missed by 14.8 %"), "{}", short.margin);
         assert!(short.margin.contains("-4.5 % from the paper"), "{}", short.margin);
-        assert_eq!(row().judged().verdict, Verdict::Shown, "nothing was found that could be compared");
+        assert!(!row().judged().is_judged(), "nothing was found that could be compared");
         let lower = Row::new("r", "s", Better::Lower).goal(10.0);
-        assert_eq!(lower.clone().ours(9.0).judged().verdict, Verdict::Beaten);
-        assert_eq!(lower.ours(11.0).judged().verdict, Verdict::Short);
+        assert_eq!(verdicts(lower.clone().ours(9.0)), (None, yes));
+        assert_eq!(verdicts(lower.ours(11.0)), (None, no));
     }
 }
