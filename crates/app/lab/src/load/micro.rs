@@ -13,6 +13,15 @@ use tokio::sync::Mutex;
 use crate::error::LabError;
 use crate::rig::target::ChunkTarget;
 
+/// Order in which a job visits its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// In turn, as they were made: fio's default (`file_service_type=roundrobin`).
+    Turn,
+    /// At random (`file_service_type=random`).
+    Random,
+}
+
 /// Jobs, requests and files of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Micro {
@@ -20,8 +29,10 @@ pub struct Micro {
     pub jobs: u32,
     /// fio's `iodepth`: requests that a job has outstanding.
     pub depth: u32,
-    /// fio's `nrfiles`: files, and so open chunks, of a job; visited in turn, fio's default.
+    /// fio's `nrfiles`: files, and so open chunks, of a job.
     pub files: u32,
+    /// fio's `file_service_type`.
+    pub order: Order,
     /// fio's `bs`.
     pub io_bytes: u32,
     /// Bytes of a chunk; the file goes on in another one after that.
@@ -35,7 +46,16 @@ pub struct Micro {
 impl Micro {
     /// The paper's, with one I/O size.
     pub fn paper(io_bytes: u32, warm_up: Duration, time: Duration) -> Self {
-        Self { jobs: 4, depth: 4, files: 128, io_bytes, chunk_bytes: 255 << 20, warm_up, time }
+        let order = Order::Turn;
+        Self { jobs: 4, depth: 4, files: 128, order, io_bytes, chunk_bytes: 255 << 20, warm_up, time }
+    }
+
+    /// The next file of a job.
+    fn next(&self, cursor: &Cell<usize>, random: &mut Random) -> usize {
+        match self.order {
+            Order::Turn => cursor.replace(cursor.get() + 1) % self.files as usize,
+            Order::Random => random.below(self.files.into()) as usize,
+        }
     }
 }
 
@@ -143,7 +163,7 @@ impl Run {
     }
 }
 
-/// Appends to all files in turn.
+/// Appends to all files.
 ///
 /// # Errors
 /// The first failed call.
@@ -168,9 +188,11 @@ pub async fn write(
         let cursor = Rc::new(Cell::new(0));
         for _ in 0..load.depth {
             let (run, files, cursor) = (run.clone(), files.clone(), cursor.clone());
+            // Files in turn need no chance: whatever else draws gets the same numbers.
+            let mut random = Random::new(if load.order == Order::Random { rt.random() } else { 0 });
             workers.push(rt.spawn(async move {
                 while !run.over() {
-                    let at: usize = cursor.replace(cursor.get() + 1) % files.len();
+                    let at = run.load.next(&cursor, &mut random);
                     if let Err(error) = run.append(&files[at]).await {
                         run.failed.borrow_mut().get_or_insert(error);
                     }

@@ -52,6 +52,8 @@ pub struct LabDrive {
     pub every: u32,
     /// Zones at most.
     pub zones_max: u32,
+    /// It says how fast it turns.
+    pub tells_speed: bool,
 }
 
 impl LabDrive {
@@ -65,7 +67,7 @@ impl LabDrive {
 
     /// A whole drive of that profile.
     pub fn of(profile: Profile) -> Self {
-        Self { profile, every: 1, zones_max: u32::MAX }
+        Self { profile, every: 1, zones_max: u32::MAX, tells_speed: true }
     }
 
     /// The shingled drive that an experiment's stores run on: the paper's, or the user's own in its place.
@@ -106,6 +108,12 @@ impl LabDrive {
         Self { zones_max: zones, ..self }
     }
 
+    /// The same drive, which does not say how fast it turns.
+    #[must_use]
+    pub fn of_unknown_speed(self) -> Self {
+        Self { tells_speed: false, ..self }
+    }
+
     /// Its shape.
     pub fn geometry(&self) -> Geometry {
         let shape = &self.profile.shape;
@@ -125,7 +133,11 @@ impl LabDrive {
             append_max: None,
             volatile_cache: self.profile.cache.write_cache,
             keeps_payload: false,
-            revolution: self.profile.mechanics.map(|arm| Duration::from_nanos(60_000_000_000 / u64::from(arm.rpm))),
+            revolution: self
+                .profile
+                .mechanics
+                .filter(|_| self.tells_speed)
+                .map(|arm| Duration::from_nanos(60_000_000_000 / u64::from(arm.rpm))),
         }
     }
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks, ChunkId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, Error, ErrorKind, FormatOptions, Greedy, Options, Placement, RecoveryReport, Stream,
-    ZoneStatus,
+    Allocation, ChunkStore, Error, ErrorKind, FormatOptions, Greedy, Landing, Options, Placement, RecoveryReport,
+    Stream, ZoneStatus,
 };
 use shingle_runtime::Runtime;
 use shingle_zoned::ZonedDevice;
@@ -25,6 +25,8 @@ pub enum Setup {
     Strategies(Placement),
     /// The project's own defaults.
     Ours,
+    /// The same on a drive that does not say how fast it turns: appends land, and nobody knows where the platter is.
+    Blind,
 }
 
 impl Setup {
@@ -35,6 +37,7 @@ impl Setup {
             Self::OneZone => "SMRstore-OneZone",
             Self::Strategies(_) => "SMRstore (some strategies)",
             Self::Ours => "Shingle",
+            Self::Blind => "Shingle (no rotational prediction)",
         }
     }
 
@@ -55,6 +58,9 @@ impl Setup {
         };
         match self {
             Self::Ours => ours,
+            Self::Blind => {
+                Options { landing: ours.landing.map(|landing| Landing { everywhere: true, ..landing }), ..ours }
+            }
             Self::Paper => paper,
             Self::OneZone => {
                 Options { placement: Placement { allocation: Allocation::OneZone, ..paper.placement }, ..paper }

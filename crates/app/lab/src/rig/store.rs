@@ -44,6 +44,7 @@ impl Store {
     /// The user's drive cannot carry the load.
     pub fn drive(self, context: &Context) -> Result<LabDrive, LabError> {
         Ok(match self {
+            Self::Engine(Setup::Blind) => LabDrive::shingled(context)?.first_zones(6_000).of_unknown_speed(),
             Self::Engine(_) => LabDrive::shingled(context)?.first_zones(6_000),
             Self::Ext4(_) => LabDrive::new("st16000nm001g")?.first_zones(22_352),
             Self::F2fs(_) => LabDrive::shingled(context)?.first_zones(22_352),
@@ -52,10 +53,11 @@ impl Store {
 
     /// The kernel that it ran on.
     pub fn host(self) -> Host {
-        if self == Self::Engine(Setup::Ours) { Host::linux_6_10() } else { Host::linux_4_19() }
+        let own = matches!(self, Self::Engine(Setup::Ours | Setup::Blind));
+        if own { Host::linux_6_10() } else { Host::linux_4_19() }
     }
 
-    /// A fresh store on a fresh drive, and the drive.
+    /// A fresh store on a fresh drive behind the kernel that it ran on, and the drive.
     ///
     /// # Errors
     /// The store's error.
@@ -64,9 +66,22 @@ impl Store {
         rt: &Runtime,
         drive: &LabDrive,
     ) -> Result<(Rc<dyn ChunkTarget>, Rc<SimDevice>), LabError> {
+        self.format_on(rt, drive, self.host()).await
+    }
+
+    /// The same behind another kernel.
+    ///
+    /// # Errors
+    /// The store's error.
+    pub async fn format_on(
+        self,
+        rt: &Runtime,
+        drive: &LabDrive,
+        host: Host,
+    ) -> Result<(Rc<dyn ChunkTarget>, Rc<SimDevice>), LabError> {
         let medium = if matches!(self, Self::Engine(_)) { drive.medium() } else { drive.blank() };
         let device = drive.device(rt, medium);
-        let host = HostDevice::new(self.host(), device.clone());
+        let host = HostDevice::new(host, device.clone());
         let (name, conventional) = (&drive.profile.name, drive.geometry().conventional_zones);
         let failed = |error: TargetError| {
             let what = "the experiments recovery, memory and space run without file systems";

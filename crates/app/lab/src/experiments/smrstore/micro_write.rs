@@ -1,16 +1,12 @@
 //! High-concurrency writes. (SMRstore, Figures 4 and 14.)
 
-use std::time::Duration;
-
-use shingle_chunk_store::Stream;
-use shingle_sim::Sim;
-
+use super::micro_write_hosts;
 use crate::baseline::ext4::Ext4Options;
 use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
-use crate::load::micro::{self, Micro, MicroResult};
+use crate::load::micro::{MicroResult, Order};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
 use crate::rig::engine::Setup;
@@ -26,7 +22,8 @@ pub(crate) fn experiment() -> Experiment {
         setup: "Four fio jobs, four requests outstanding each, 128 files each, visited in turn; write cache off. The \
                 paper's configuration sees its drive through Linux 4.19, which cuts direct I/O at 1 MiB and keeps one \
                 write outstanding in a zone; the project's own through Linux 6.10 or later with max_sectors_kb raised to \
-                8 MiB, which also keeps one write outstanding in a zone. \
+                8 MiB, which also keeps one write outstanding in a zone. Last, engine by kernel by order of files: both \
+                configurations behind both kernels, with files in turn and at random. \
                 The chunkservers on ext4 and F2FS (docs/lab/baseline-ext4.md, docs/lab/baseline-f2fs.md) run on Linux 4.19 \
                 and sync every append.",
         run,
@@ -75,12 +72,17 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         figure("micro-write", "", Axis::linear("throughput (MB/s)")),
         figure("micro-write-factors", ", in equal factors", Axis::logarithmic("throughput (MB/s)")),
     ];
-    Ok(Outcome { rows: rows(&curves), figures, remarks: Vec::new() })
+    let mut rows = rows(&curves);
+    rows.extend(micro_write_hosts::rows(context)?);
+    Ok(Outcome { rows, figures, remarks: Vec::new() })
 }
 
 /// The paper's values: MB/s of SMRstore at 1 MiB, and its factor over CS-Ext4.
 const PAPER_MB_S: f64 = 110.0;
 const OVER_EXT4: f64 = 1.3;
+
+/// Why no goal compares these.
+const OWN_HOSTS: &str = "each behind its own kernel, files in turn; equal kernels and random order are below";
 
 /// Other variants of ext4.
 const EXT4: &str =
@@ -114,13 +116,12 @@ fn rows(curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
             .paper(PAPER_MB_S, 0.1)
             .paper_config(at(paper, 1024.0))
             .ours(at(ours, 1024.0))
-            .goal(1.6 * at(paper, 1024.0))
+            .note(OWN_HOSTS)
             .judged(),
         Row::new("HC-W, 4 KiB", "MB/s", Better::Higher)
             .paper_config(at(paper, 4.0))
             .ours(at(ours, 4.0))
-            .goal(10.0 * at(paper, 4.0))
-            .judged(),
+            .note(OWN_HOSTS),
         Row::new("HC-W, 1 MiB, CS-Ext4", "MB/s", Better::Higher)
             .paper(PAPER_MB_S / OVER_EXT4, 0.15)
             .paper_config(at(ext4, 1024.0))
@@ -138,13 +139,7 @@ fn rows(curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
     rows
 }
 
-/// One store, one size.
-pub(crate) fn measure(store: Store, io_bytes: u32, context: &Context) -> Result<MicroResult, LabError> {
-    let seconds = context.scale.pick((2, 6), (20, 60), (60, 600));
-    let load = Micro::paper(io_bytes, Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));
-    let drive = store.drive(context)?;
-    Sim::new(context.seed).run(move |rt| async move {
-        let (target, _) = store.format(&rt, &drive).await?;
-        micro::write(&rt, target, load, Stream::Gc).await
-    })
+/// One store behind its own kernel, one size, files in turn.
+fn measure(store: Store, io_bytes: u32, context: &Context) -> Result<MicroResult, LabError> {
+    micro_write_hosts::measure(store, store.host(), io_bytes, Order::Turn, context)
 }

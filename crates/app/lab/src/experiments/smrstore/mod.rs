@@ -4,6 +4,7 @@ pub(super) mod access_pattern;
 pub(super) mod memory;
 pub(super) mod micro_read;
 pub(super) mod micro_write;
+mod micro_write_hosts;
 pub(super) mod multistream;
 pub(super) mod placement;
 pub(super) mod recovery;
