@@ -8,9 +8,14 @@
 //! - RT-MEM-1: as long as there are no more users than the budget was made for, and each holds at most [`SHARES`] things of the
 //!   size of a share, all of them together stay within it.
 //! - RT-MEM-2: [`Memory::take`] never waits. [`Memory::take_all`] does, for what must be whole.
+//! - RT-MEM-3: bytes that are late hold no part of the common half ([`Incoming`]): those who wait for a slow drive, however
+//!   many, leave it to all others.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -44,13 +49,69 @@ struct Counts {
 #[derive(Debug)]
 pub struct Reservation {
     bytes: usize,
-    _common: Option<OwnedSemaphorePermit>,
+    /// Its part of the common half, unless it is a share.
+    common: Option<OwnedSemaphorePermit>,
     counts: Arc<Counts>,
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.counts.used.fetch_sub(self.bytes as u64, Relaxed);
+    }
+}
+
+/// Bytes that someone waits for, and a reservation for them until they are late. Once they are there it takes one again, which may
+/// be for fewer: the caller keeps as many, and fetches the others anew. For callers who poll it until then: of bytes that are late nobody knows when they come.
+pub struct Incoming<F, L> {
+    memory: Arc<Memory>,
+    want: usize,
+    /// `None`: late, or there.
+    reserved: Option<Reservation>,
+    bytes: F,
+    late: L,
+}
+
+impl<F, L> Incoming<F, L> {
+    /// `want` bytes, which are late once `late` has come.
+    pub fn new(memory: Arc<Memory>, want: usize, late: L, fetch: impl FnOnce(usize) -> F) -> Self {
+        let reserved = memory.take(want);
+        let (want, bytes) = (reserved.bytes, fetch(reserved.bytes));
+        Self { memory, want, reserved: Some(reserved), bytes, late }
+    }
+
+    /// Bytes that are fetched.
+    pub fn want(&self) -> usize {
+        self.want
+    }
+
+    /// True if they are late: nothing is reserved for them.
+    pub fn is_late(&self) -> bool {
+        self.reserved.is_none()
+    }
+
+    /// Reserves for them until they are polled the next time, so that nobody need wait for them. False if there is not enough.
+    pub fn hold(&mut self) -> bool {
+        if self.reserved.is_none() {
+            self.reserved = Some(self.memory.take(self.want)).filter(|reserved| reserved.bytes == self.want);
+        }
+        self.reserved.is_some()
+    }
+}
+
+impl<F: Future + Unpin, L: Future + Unpin> Future for Incoming<F, L> {
+    type Output = (F::Output, Reservation);
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Poll::Ready(bytes) = Pin::new(&mut this.bytes).poll(context) {
+            return Poll::Ready((bytes, this.reserved.take().unwrap_or_else(|| this.memory.take(this.want))));
+        }
+        // A share is nobody else's.
+        if this.reserved.as_ref().is_some_and(|reserved| reserved.common.is_some()) {
+            ready!(Pin::new(&mut this.late).poll(context));
+            this.reserved = None;
+        }
+        Poll::Pending
     }
 }
 
@@ -108,7 +169,7 @@ impl Memory {
 
     fn reserve(&self, bytes: usize, common: Option<OwnedSemaphorePermit>) -> Reservation {
         self.counts.used.fetch_add(bytes as u64, Relaxed);
-        Reservation { bytes, _common: common, counts: self.counts.clone() }
+        Reservation { bytes, common, counts: self.counts.clone() }
     }
 
     /// Bytes in use of the common half.
@@ -156,6 +217,7 @@ impl Reservation {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+    use tokio::sync::oneshot;
 
     const MIB: usize = 1 << 20;
 
@@ -174,6 +236,38 @@ mod tests {
         assert_eq!(memory.take(2 * MIB).bytes(), 2 * MIB);
         let all = 16 * SHARES * memory.share() + 48 * MIB;
         assert!(all <= 96 * MIB, "{all} bytes of 96 MiB");
+    }
+
+    /// RT-MEM-3.
+    #[test]
+    fn who_waits_for_late_bytes_holds_nothing_of_the_common_half() {
+        let memory = Memory::new(96 * MIB as u64, 16);
+        let late = oneshot::channel();
+        let there = oneshot::channel();
+        let incoming = |want, late, there| Incoming::new(memory.clone(), want, late, |_| there);
+        let mut waited = incoming(2 * MIB, late.1, there.1);
+        assert!((&mut waited).now_or_never().is_none() && !waited.is_late());
+        assert_eq!(memory.common_used(), 2 * MIB as u64);
+        late.0.send(()).unwrap();
+        assert!((&mut waited).now_or_never().is_none() && waited.is_late());
+        assert_eq!(memory.used(), 0);
+        // What it finds when its bytes come is what there is then.
+        let others = memory.take(47 * MIB);
+        there.0.send(()).unwrap();
+        let (_, reserved) = waited.now_or_never().unwrap();
+        assert_eq!((reserved.bytes(), memory.common_used()), (MIB, 47 * MIB as u64));
+        // A share is kept, however late; and bytes that are in time keep what they have.
+        let (late, there) = (oneshot::channel(), oneshot::channel());
+        late.0.send(()).unwrap();
+        let mut short = incoming(2 * MIB, late.1, there.1);
+        assert!((&mut short).now_or_never().is_none() && !short.is_late());
+        assert_eq!(short.want(), MIB);
+        drop(others);
+        let (late, there) = (oneshot::channel(), oneshot::channel());
+        late.0.send(()).unwrap();
+        there.0.send(()).unwrap();
+        let (_, reserved) = incoming(2 * MIB, late.1, there.1).now_or_never().unwrap();
+        assert_eq!(reserved.bytes(), 2 * MIB);
     }
 
     #[test]

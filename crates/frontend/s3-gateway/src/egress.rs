@@ -1,13 +1,14 @@
 //! From the store to an answer's body: verified pieces, the next one read while the present one is sent.
 //!
 //! A piece takes memory until the client has taken it. So a slow client, and any client if memory is short, gets small
-//! pieces, out of a share of its own.
+//! pieces, out of a share of its own. A piece for which the store takes long has no memory until it is there (RT-MEM-3).
 //!
 //! # Invariants
 //! - GW-BODY-1: a body holds at most as many pieces as a user of [`Memory`] has shares, those that the connection has not sent yet included.
+//! - GW-BODY-2: a piece on its way has memory, unless it is late and the connection waits for it: then it takes some in the moment when it is there.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use s3s::dto::StreamingBlob;
-use s3s::{Body, S3Result, StdError, s3_error};
-use shingle_runtime::memory::{Memory, Reservation, SHARES};
-use shingle_store_api::{ObjectReader, StoreError, StoreFuture};
+use s3s::{Body, S3Result, StdError};
+use shingle_runtime::memory::{Incoming, Memory, Reservation, SHARES};
+use shingle_store_api::{ObjectReader, StoreError, StoreErrorKind, StoreFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use crate::errors;
 use crate::options::PIECE_BYTES;
@@ -30,7 +31,7 @@ use crate::options::PIECE_BYTES;
 /// Pieces being read beyond the one being sent.
 const AHEAD: usize = 1;
 
-/// A client that takes longer than this for a piece is slow.
+/// A client that takes longer than this for a piece is slow, and a piece for which the store does is late.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A body that yields `range` of what `reader` reads. Its first piece is read before this returns, so that what cannot
@@ -61,15 +62,15 @@ pub(crate) async fn body(
         reading: false,
     };
     let place = body.places.clone().acquire_owned().await.ok();
-    let first = body.read_piece(place).await.map_err(errors::of_store)?;
+    let mut first = body.begin_piece(place);
+    let bytes = poll_fn(|context| first.poll(context)).await.map_err(errors::of_store)?;
+    body.next = range.start + bytes.len() as u64;
     if body.next == body.end {
         // Small objects, the many: one piece that needs no stream.
-        if first.len() as u64 != left {
-            return Err(s3_error!(InternalError, "the store gave {} bytes of {left}", first.len()));
-        }
-        return Ok(StreamingBlob::from(Body::from(first)));
+        return Ok(StreamingBlob::from(Body::from(bytes)));
     }
-    body.pieces.push_front(async move { Ok(first) }.boxed());
+    first.there = Some(Ok(bytes));
+    body.pieces.push_front(first);
     Ok(StreamingBlob::from(Body::http_body_unsync(body)))
 }
 
@@ -81,7 +82,7 @@ struct ReadBody {
     end: u64,
     /// Bytes not yet yielded.
     left: u64,
-    pieces: VecDeque<StoreFuture<'static, Bytes>>,
+    pieces: VecDeque<Coming>,
     memory: Arc<Memory>,
     /// For pieces that the client has not taken. (GW-BODY-1)
     places: Arc<Semaphore>,
@@ -108,18 +109,64 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-impl ReadBody {
-    fn read_piece(&mut self, place: Option<OwnedSemaphorePermit>) -> StoreFuture<'static, Bytes> {
-        let (reader, offset) = (self.reader.clone(), self.next);
-        let most = if self.slow { PIECE_BYTES.min(self.memory.share()) } else { PIECE_BYTES };
-        let memory = self.memory.take(most.min(usize::try_from(self.end - self.next).unwrap_or(most)));
-        let length = memory.bytes() as u64;
-        self.next += length;
-        async move {
-            let bytes = reader.read(offset, length).await?;
-            Ok(Bytes::from_owner(Piece { bytes, _memory: memory, _place: place }))
+/// A piece on its way from the store.
+struct Coming {
+    /// Its offset in the object.
+    at: u64,
+    bytes: Incoming<StoreFuture<'static, Bytes>, Pin<Box<Sleep>>>,
+    place: Option<OwnedSemaphorePermit>,
+    /// It is there, but nobody has taken it.
+    there: Option<Result<Bytes, StoreError>>,
+}
+
+impl Coming {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, StoreError>> {
+        if let Some(there) = self.there.take() {
+            return Poll::Ready(there);
         }
-        .boxed()
+        let want = self.bytes.want();
+        let (bytes, memory) = ready!(self.bytes.poll_unpin(context));
+        let bytes = bytes?;
+        if bytes.len() != want {
+            let text = format!("the store gave {} bytes of {want}", bytes.len());
+            return Poll::Ready(Err(StoreError::new(StoreErrorKind::Corrupt, text)));
+        }
+        let kept = match bytes.get(..memory.bytes()) {
+            Some(kept) if kept.len() < want => Bytes::copy_from_slice(kept),
+            _ => bytes,
+        };
+        Poll::Ready(Ok(Bytes::from_owner(Piece { bytes: kept, _memory: memory, _place: self.place.take() })))
+    }
+
+    /// Begins the read, and keeps what is there.
+    fn go_on(&mut self, context: &mut Context<'_>) {
+        if self.there.is_none()
+            && let Poll::Ready(there) = self.poll(context)
+        {
+            self.there = Some(there);
+        }
+    }
+
+    /// True if it has memory while nobody waits for it.
+    fn hold(&mut self) -> bool {
+        self.there.is_some() || self.bytes.hold()
+    }
+}
+
+impl ReadBody {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a front end lives on tokio's threads and clock, outside simulations"
+    )]
+    fn begin_piece(&mut self, place: Option<OwnedSemaphorePermit>) -> Coming {
+        let (reader, at) = (self.reader.clone(), self.next);
+        let most = if self.slow { PIECE_BYTES.min(self.memory.share()) } else { PIECE_BYTES };
+        let want = most.min(usize::try_from(self.end - at).unwrap_or(most));
+        let late = Box::pin(tokio::time::sleep(SLOW));
+        let read = |want| async move { reader.read(at, want as u64).await }.boxed();
+        let bytes = Incoming::new(self.memory.clone(), want, late, read);
+        self.next += bytes.want() as u64;
+        Coming { at, bytes, place, there: None }
     }
 
     /// Begins the reads that there are places for.
@@ -129,9 +176,22 @@ impl ReadBody {
             let awaited = self.awaited.get_or_insert_with(|| places.clone().acquire_owned().map(Result::ok).boxed());
             let Poll::Ready(place) = awaited.poll_unpin(context) else { return };
             self.awaited = None;
-            let piece = self.read_piece(place);
+            let piece = self.begin_piece(place);
             self.pieces.push_back(piece);
         }
+    }
+
+    /// Goes on with the piece that the connection gets next, unless there is a gap before it, or no memory for it. (GW-BODY-2)
+    fn keep_next(&mut self, context: &mut Context<'_>) {
+        let at = self.end - self.left;
+        if let Some(next) = self.pieces.front_mut() {
+            next.go_on(context);
+            if next.at == at && next.hold() {
+                return;
+            }
+        }
+        self.pieces.clear();
+        self.next = at;
     }
 }
 
@@ -151,29 +211,19 @@ impl HttpBody for ReadBody {
         let Some(front) = this.pieces.front_mut() else {
             return if this.next < this.end { Poll::Pending } else { Poll::Ready(None) };
         };
-        let front = front.poll_unpin(context);
+        let front = front.poll(context);
         this.reading = front.is_pending();
         if this.reading {
             // The pieces behind are begun now: a store starts on a read when it is first polled.
-            for index in 1..this.pieces.len() {
-                if let Some(piece) = this.pieces.get_mut(index)
-                    && let Poll::Ready(result) = piece.poll_unpin(context)
-                {
-                    *piece = std::future::ready(result).boxed();
-                }
-            }
+            this.pieces.iter_mut().skip(1).for_each(|piece| piece.go_on(context));
         }
         let piece: Result<Bytes, StoreError> = ready!(front);
         this.pieces.pop_front();
-        if let Some(next) = this.pieces.front_mut()
-            && let Poll::Ready(result) = next.poll_unpin(context)
-        {
-            *next = std::future::ready(result).boxed();
-        }
         this.yielded = Some(Instant::now());
         Poll::Ready(Some(match piece {
             Ok(data) => {
                 this.left = this.left.saturating_sub(data.len() as u64);
+                this.keep_next(context);
                 Ok(Frame::data(data))
             }
             Err(error) => {
@@ -273,6 +323,96 @@ mod tests {
         };
         assert_eq!((pieces, failed.as_str()), (3, "a slice failed its check"));
         assert!(stream.next().await.is_none());
+    }
+
+    /// Answers when it is told to.
+    struct Slow {
+        info: ObjectInfo,
+        reads: Arc<Semaphore>,
+    }
+
+    impl ObjectReader for Slow {
+        fn info(&self) -> &ObjectInfo {
+            &self.info
+        }
+
+        fn read(&self, offset: u64, length: u64) -> StoreFuture<'_, Bytes> {
+            async move {
+                self.reads.acquire().await.unwrap().forget();
+                Ok((offset..offset + length).map(|at| at as u8).collect())
+            }
+            .boxed()
+        }
+    }
+
+    fn is(piece: &[u8], at: usize) -> bool {
+        piece.iter().enumerate().all(|(i, byte)| *byte == (at + i) as u8)
+    }
+
+    /// RT-MEM-3, GW-BODY-2: many wait for a slow drive, and the memory is everybody else's.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_store_leaves_the_memory_to_others() {
+        let (memory, mib) = (Memory::new(12 << 20, 16), 1 << 20);
+        let reads = Arc::new(Semaphore::new(0));
+        let slow = |to: u64| {
+            let reader = Box::new(Slow { info: counting(0).info, reads: reads.clone() });
+            tokio::spawn(body(reader, 0..to, memory.clone()))
+        };
+        let waiting: Vec<_> = (0..8).map(|_| slow(mib)).collect();
+        tokio::time::sleep(SLOW / 2).await;
+        assert_eq!(memory.common_used(), 6 << 20);
+        tokio::time::sleep(SLOW).await;
+        assert_eq!(memory.common_used(), 0);
+        let mut others = body(counting(u64::MAX), 0..10 << 20, memory.clone()).await.unwrap();
+        assert_eq!(others.next().await.unwrap().unwrap().len(), PIECE_BYTES);
+        drop(others);
+        // All are answered at once: as many as there is memory for whole, the others by and by.
+        reads.add_permits(100);
+        for (number, waiting) in waiting.into_iter().enumerate() {
+            let mut stream = waiting.await.unwrap().unwrap();
+            let (mut at, mut pieces) = (0, 0);
+            while let Some(piece) = stream.next().await {
+                let piece = piece.unwrap();
+                assert!(is(&piece, at), "byte {at} of {number}");
+                (at, pieces) = (at + piece.len(), pieces + 1);
+            }
+            assert_eq!((at, pieces > 1), (PIECE_BYTES, number >= 6), "{pieces} pieces of {number}");
+        }
+        assert_eq!(memory.used(), 0);
+    }
+
+    /// GW-BODY-2: the piece behind one that came late is reserved for again, or read again when it is wanted.
+    #[tokio::test(start_paused = true)]
+    async fn no_late_piece_comes_without_memory() {
+        let (memory, mib) = (Memory::new(12 << 20, 16), PIECE_BYTES);
+        for full in [false, true] {
+            let reads = Arc::new(Semaphore::new(1));
+            let reader = Box::new(Slow { info: counting(0).info, reads: reads.clone() });
+            let mut stream = body(reader, 0..4 << 20, memory.clone()).await.unwrap();
+            // The second piece is behind the first, the third behind the second.
+            let first = stream.next().await.unwrap().unwrap();
+            let second = tokio::spawn(async move { (stream.next().await.unwrap().unwrap(), stream) });
+            tokio::time::sleep(2 * SLOW).await;
+            assert_eq!(memory.used(), mib as u64);
+            let others = memory.take(if full { 5 << 20 } else { 0 });
+            reads.add_permits(1);
+            let (second, mut stream) = second.await.unwrap();
+            assert!(is(&second, mib));
+            let held = if full { memory.share() } else { 2 * mib };
+            assert_eq!(memory.used() as usize, others.bytes() + mib + held);
+            // The client does not take it, and the store answers.
+            reads.add_permits(10);
+            tokio::time::sleep(SLOW).await;
+            assert_eq!(memory.used() as usize, others.bytes() + mib + held);
+            drop((first, others));
+            let mut at = mib + second.len();
+            while let Some(piece) = stream.next().await {
+                let piece = piece.unwrap();
+                assert!(is(&piece, at), "byte {at}");
+                at += piece.len();
+            }
+            assert_eq!(at, 4 << 20);
+        }
     }
 
     /// GW-BODY-1: pieces that the client has not taken are counted; small ones, once there is little memory or it is slow.

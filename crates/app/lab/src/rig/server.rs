@@ -4,13 +4,14 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_array_objects::{ArrayEngine, NAMING};
 use shingle_array_store::Options as ArrayOptions;
 use shingle_object_store::{ObjectEngine, Options as DriveOptions};
 use shingle_runtime::Runtime;
-use shingle_runtime::memory::Memory;
+use shingle_runtime::memory::{Incoming, Memory};
 use shingle_sim::SimDevice;
 use shingle_store_api::{Commit, ObjectStore};
 
@@ -26,6 +27,8 @@ const CONNECTIONS: usize = 1024;
 const WRITERS_BYTES: u64 = 320 << 20;
 /// Bytes that the server takes of a body at a time.
 const PIECE: u64 = 1 << 20;
+/// Time after which a piece for which the store is waited for has no memory.
+const LATE: Duration = Duration::from_secs(1);
 
 /// Parameters of a server.
 #[derive(Clone, Debug)]
@@ -57,7 +60,7 @@ impl LabServer {
         let memory = Memory::new(MEMORY, CONNECTIONS);
         let options = DriveOptions { memory: memory.clone(), ..DriveOptions::default() };
         let (engine, drives) = scaling::open_with(rt, &self.drive, self.drives, options).await?;
-        let client = |store| Client { store, memory: memory.clone() };
+        let client = |store| Client { rt: rt.clone(), store, memory: memory.clone() };
         let mut clients = vec![client(Arc::new(engine.client()) as Arc<dyn ObjectStore>)];
         let (mut arrays, mut engines) = (Vec::new(), Vec::new());
         for _ in 0..self.arrays {
@@ -83,6 +86,7 @@ impl LabServer {
 /// A connection's part of the server, to one store.
 #[derive(Clone)]
 pub(crate) struct Client {
+    rt: Runtime,
     store: Arc<dyn ObjectStore>,
     memory: Arc<Memory>,
 }
@@ -108,9 +112,10 @@ impl Client {
         let reader = self.store.open(BUCKET, key).await.map_err(lab_error)?;
         let mut left = length;
         while left > 0 {
-            let reserved = self.memory.take(PIECE.min(left) as usize);
-            let want = left.min(reserved.bytes() as u64).min(PIECE);
-            let bytes = reader.read(at, want).await.map_err(lab_error)?.len() as u64;
+            let late = Box::pin(self.rt.sleep(LATE));
+            let fetch = |want| reader.read(at, want as u64);
+            let (bytes, memory) = Incoming::new(self.memory.clone(), PIECE.min(left) as usize, late, fetch).await;
+            let bytes = bytes.map_err(lab_error)?.len().min(memory.bytes()) as u64;
             at += bytes;
             left = left.saturating_sub(bytes);
         }
