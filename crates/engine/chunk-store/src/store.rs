@@ -215,7 +215,7 @@ impl ChunkStore {
             Either::Left((read, _)) => read,
             Either::Right((_, read)) => {
                 fetching.leave();
-                // What the drive has begun takes memory until it ends (CS-READ-5).
+                // A command that the drive has begun takes memory until it ends (CS-READ-5).
                 let _ = read.await;
                 return;
             }
