@@ -251,7 +251,7 @@ mod tests {
         late.0.send(()).unwrap();
         assert!((&mut waited).now_or_never().is_none() && waited.is_late());
         assert_eq!(memory.used(), 0);
-        // What it finds when its bytes come is what there is then.
+        // It takes what there is when its bytes come.
         let others = memory.take(47 * MIB);
         there.0.send(()).unwrap();
         let (_, reserved) = waited.now_or_never().unwrap();

@@ -20,10 +20,7 @@ use shingle_record::SlicePlan;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::index::Located;
-use crate::read::{Fetched, Raw};
-
-/// Bytes of reads that a drive has under way: 32 of a MiB, which is what the queues of disks hold.
-pub(crate) const UNDER_WAY: usize = 32 << 20;
+use crate::read::{Fetched, Raw, UNDER_WAY};
 
 /// A client's read, which the client may leave.
 #[derive(Default)]

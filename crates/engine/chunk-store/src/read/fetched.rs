@@ -13,6 +13,9 @@ use shingle_record::SlicePlan;
 use crate::drive::payload::Payload;
 use crate::error::{Error, ErrorKind, Result};
 
+/// Bytes of reads that a drive has under way: 32 of a MiB, which is what the queues of disks hold.
+pub(crate) const UNDER_WAY: usize = 32 << 20;
+
 /// A part of a record as the drive gave it.
 pub(crate) struct Raw {
     pub(crate) plan: SlicePlan,

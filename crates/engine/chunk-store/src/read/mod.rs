@@ -3,6 +3,6 @@
 mod fetch;
 mod fetched;
 
-pub(crate) use fetch::{Fetching, UNDER_WAY};
+pub(crate) use fetch::Fetching;
 pub use fetched::Fetched;
-pub(crate) use fetched::{Raw, Verifier};
+pub(crate) use fetched::{Raw, UNDER_WAY, Verifier};
