@@ -71,7 +71,7 @@ fn high_concurrency_writes() {
     assert!(paper(&found, "HC-W, 1 MiB") > paper(&found, "HC-W, 1 MiB, CS-Ext4"));
     assert!(ours(&found, "HC-W, 1 MiB") > 1.4 * paper(&found, "HC-W, 1 MiB"), "turns and company");
     assert!(ours(&found, "HC-W, 4 KiB") > 8.0 * paper(&found, "HC-W, 4 KiB"), "the landing log");
-    // What is the engine's own: behind the same kernel, with files at random. At 1 MiB it has no advantage yet.
+    // The engine's own share: behind the same kernel, with files at random. At 1 MiB it has no advantage yet.
     let same = |kib: u32, more: &str| {
         let id = format!("HC-W, {kib} KiB, over the paper's configuration, same kernel, files at random{more}");
         ours(&found, &id)

@@ -33,7 +33,7 @@ const TRIES: usize = 5;
 const STALL_MS: f64 = 150.0;
 const STALL_TIMES: f64 = 8.0;
 
-/// How a drive is made to clean one band.
+/// Means by which a drive is made to clean one band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Forcing {
     /// By a pause.
@@ -98,7 +98,7 @@ fn next_band(session: &mut Session<'_>, turn: &Turn, forcing: Forcing, at: u64) 
     };
     while outside - inside > MARK_STEP {
         let middle = (inside + outside) / 2 / MARK_STEP * MARK_STEP;
-        // Where the end lies amid the mark, few blocks decide.
+        // Few blocks decide once the end lies amid the mark.
         let tries = if outside - inside <= MARK_BLOCKS { TRIES } else { 1 };
         match most(session, turn, forcing, at, middle, tries)? {
             Some(true) => inside = middle,

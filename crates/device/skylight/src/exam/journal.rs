@@ -168,7 +168,7 @@ fn entry_max(session: &mut Session<'_>, turn: &Turn) -> Done<Option<u64>> {
 }
 
 /// Writes blocks one at a time until three merges are seen.
-fn merges(session: &mut Session<'_>) -> Done<(Vec<f64>, Answer<Option<Merges>>)> {
+pub(crate) fn merges(session: &mut Session<'_>) -> Done<(Vec<f64>, Answer<Option<Merges>>)> {
     let mut single_ms: Vec<f64> = Vec::new();
     while single_ms.len() < WRITES_MAX {
         let region = REGION.min(session.blocks());

@@ -70,7 +70,7 @@ fn an_open_that_meets_a_file_on_its_way_out_lets_others_run() {
         let other =
             runtime.spawn(async move { stays.files.borrow_mut().get_mut(FILE).unwrap().record.dropping = false });
         let opened = core.open_object("b", "k", &releases).await;
-        assert_eq!(opened.err().map(|error| error.kind), Some(StoreErrorKind::Device));
+        assert_eq!(opened.err().map(|error| error.kind), Some(StoreErrorKind::Unavailable));
         other.await.unwrap();
     });
 }

@@ -81,7 +81,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
 const PAPER_MB_S: f64 = 110.0;
 const OVER_EXT4: f64 = 1.3;
 
-/// Why no goal compares these.
+/// Reason why no goal compares these.
 const OWN_HOSTS: &str = "each behind its own kernel, files in turn; equal kernels and random order are below";
 
 /// Other variants of ext4.

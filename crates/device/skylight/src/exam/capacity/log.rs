@@ -3,7 +3,7 @@
 //! Merges of the map make single windows of writes slow; cleaning makes all of them slow from some write on. That write is the
 //! change point of the logarithms of the intervals around the first two slow windows.
 
-use super::{Cache, CapacityFound, Fill};
+use super::found::{Cache, CapacityFound, Fill};
 use crate::answer::Answer;
 use crate::exam::cleaning::CleaningPace;
 use crate::exam::empty::empty;

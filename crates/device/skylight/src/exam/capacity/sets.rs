@@ -1,7 +1,7 @@
 //! Cache bands that data bands share by their number: writes to one place fill one of them, and the next data band of the same
 //! cache band is the first to whose writes it then has no room.
 
-use super::{Cache, CapacityFound, Fill};
+use super::found::{Cache, CapacityFound, Fill};
 use crate::answer::Answer;
 use crate::exam::bands::{Band, FILL_BLOCKS, fill, has_waited};
 use crate::session::{Done, Session, latencies};

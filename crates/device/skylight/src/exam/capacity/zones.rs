@@ -1,7 +1,7 @@
 //! Zones of the drive with a cache each: writes to one zone fill its cache, and the first place whose writes are not held up then
 //! is in another zone.
 
-use super::{Cache, CapacityFound, Fill, any_waited};
+use super::found::{Cache, CapacityFound, Fill, any_waited};
 use crate::answer::Answer;
 use crate::exam::bands::{Band, FILL_BLOCKS, has_waited};
 use crate::exam::cleaning::CleaningPace;
