@@ -12,8 +12,9 @@ pub enum Answer<T> {
     Known {
         /// Its value.
         value: T,
-        /// Probability with which it is right, if the examination's assumptions hold.
-        confidence: f64,
+        /// Probability with which it is right, if the examination's assumptions hold; `None`: no test of one was made,
+        /// the value is read off times that agree.
+        confidence: Option<f64>,
     },
     /// The times do not tell.
     CannotTell {
@@ -23,9 +24,14 @@ pub enum Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// A value at the usual confidence.
+    /// A value that a statistical test decided, at the usual confidence.
+    pub fn tested(value: T) -> Self {
+        Self::Known { value, confidence: Some(CONFIDENCE) }
+    }
+
+    /// A value that was read off times.
     pub fn known(value: T) -> Self {
-        Self::Known { value, confidence: CONFIDENCE }
+        Self::Known { value, confidence: None }
     }
 
     /// No value.

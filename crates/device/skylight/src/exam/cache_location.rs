@@ -91,13 +91,13 @@ fn decide([low, middle, high]: &[Vec<f64>; 3]) -> Answer<CacheLocation> {
     let (least, most) =
         (medians.iter().copied().fold(f64::MAX, f64::min), medians.iter().copied().fold(f64::MIN, f64::max));
     if above(middle, low) && above(high, middle) {
-        Answer::known(CacheLocation::Outer)
+        Answer::tested(CacheLocation::Outer)
     } else if above(low, middle) && above(middle, high) {
-        Answer::known(CacheLocation::Inner)
+        Answer::tested(CacheLocation::Inner)
     } else if above(low, middle) && above(high, middle) {
-        Answer::known(CacheLocation::Middle)
+        Answer::tested(CacheLocation::Middle)
     } else if most <= SAME_UP_TO * least {
-        Answer::known(CacheLocation::Several)
+        Answer::tested(CacheLocation::Several)
     } else {
         let [low, middle, high] = medians;
         Answer::cannot_tell(format!(

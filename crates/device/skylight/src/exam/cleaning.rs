@@ -113,7 +113,7 @@ fn cleaning_type(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<(Answe
         let (early, late) = (at_pace(&before), at_pace(&after));
         let share = late.iter().sum::<f64>() / late.len() as f64;
         if share > CLEAN_ABOVE && rank_test(&early, &late) < 1.0 - CONFIDENCE {
-            return Ok((Answer::known(CleaningType::Aggressive), [before, after]));
+            return Ok((Answer::tested(CleaningType::Aggressive), [before, after]));
         }
     }
     let share = |list: &[f64]| at_pace(list).iter().sum::<f64>() / list.len() as f64;
@@ -185,8 +185,8 @@ fn order(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace) -> Done<An
         enough && rank_test(&clean, &left) < 1.0 - CONFIDENCE && median(&clean) < median(&left)
     };
     Ok(match (come_first(|mark| mark.0), come_first(|mark| mark.1)) {
-        (true, false) => Answer::known(CleaningOrder::OldestFirst),
-        (false, true) => Answer::known(CleaningOrder::LowestFirst),
+        (true, false) => Answer::tested(CleaningOrder::OldestFirst),
+        (false, true) => Answer::tested(CleaningOrder::LowestFirst),
         _ => Answer::cannot_tell(format!(
             "{} of {MARKS} bands were cleaned, neither the oldest nor the lowest",
             marks.iter().filter(|mark| mark.2).count()

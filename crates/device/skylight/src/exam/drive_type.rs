@@ -61,11 +61,11 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<DriveTypeFound> {
     let counted = latencies_ms.get(1..).unwrap_or_default();
     let width = bootstrap(counted, &mut session.random, |drawn| middle_half(drawn) / turn.turn_ms);
     let drive_type = if median(counted) < FLASH_BELOW * turn.turn_ms && width.1 < FIXED_BELOW {
-        Answer::known(DriveType::ShingledFlashCache)
+        Answer::tested(DriveType::ShingledFlashCache)
     } else if width.1 < FIXED_BELOW {
-        Answer::known(DriveType::ShingledDiskCache)
+        Answer::tested(DriveType::ShingledDiskCache)
     } else if width.0 > VARIES_ABOVE {
-        Answer::known(DriveType::Conventional)
+        Answer::tested(DriveType::Conventional)
     } else {
         Answer::cannot_tell(format!(
             "the middle half of random writes is {:.2} to {:.2} of a turn wide: neither fixed nor as varying as a conventional disk's",
