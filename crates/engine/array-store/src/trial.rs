@@ -81,11 +81,6 @@ impl Engine {
         self.sets.get(id?)
     }
 
-    fn has_available_on(&self, drive: DriveId) -> bool {
-        self.sets
-            .with_groups(|all| all.iter().any(|(drives, of)| drives.has(drive) && !of.list(List::Available).is_empty()))
-    }
-
     /// Writes a deletion of nothing to a set on the drive. Clients may have none open there, since drives were grouped
     /// otherwise.
     async fn write_to(self: &Rc<Self>, drive: DriveId) -> Result<()> {
@@ -93,10 +88,7 @@ impl Engine {
             Some(stream) => stream,
             None => {
                 let Some(stream) = self.allocator.slot_beside(drive) else { return Ok(()) };
-                if !self.has_available_on(drive) {
-                    return Ok(());
-                }
-                self.open_next(stream, Room { reserved: RESERVED + 1, ready: true, ..Room::SPARE }).await?;
+                self.open_next(stream, Room { reserved: RESERVED + 1, ..Room::SPARE }).await?;
                 stream
             }
         };

@@ -102,7 +102,7 @@ impl Engine {
             let available = count();
             if available > room.reserved {
                 let few = available <= self.available_sets() / 2;
-                if few && !room.ready && self.sets.listed_without(List::Empty, &without) > 0 {
+                if few && self.sets.listed_without(List::Empty, &without) > 0 {
                     self.replenish(&without).await?;
                     if count() <= room.reserved {
                         continue;
@@ -127,7 +127,6 @@ impl Engine {
                 };
                 if let Some(group) = group
                     && steps < 3
-                    && !room.ready
                     && fit.overlap(Some(group), &set.drives()) > Overlap::default()
                 {
                     // Sets on the group's drives are looked for, then drives for all groups, and then sets on those.
@@ -154,7 +153,7 @@ impl Engine {
                 });
             }
             let free = self.sets.free_without(&without);
-            if free > available && !room.ready {
+            if free > available {
                 // Sets that another task makes available are waited for, too. A writer that comes late looks again.
                 self.replenish(&without).await?;
                 if count() > available || self.sets.free_without(&without) < free {

@@ -39,17 +39,15 @@ pub(crate) struct Room {
     pub(crate) reclaim: bool,
     /// Sets on drives that are avoided are left while there are others. (AS-LANE-3)
     pub(crate) choosy: bool,
-    /// Only sets that are available already: to make one so takes time of its drives, and others wait for that.
-    pub(crate) ready: bool,
 }
 
 impl Room {
     /// All but the reserved ones.
-    pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true, choosy: true, ready: false };
+    pub(crate) const PLAIN: Self = Self { reserved: RESERVED, reclaim: true, choosy: true };
     /// Everything.
-    const ALL: Self = Self { reserved: 0, reclaim: false, choosy: false, ready: false };
+    const ALL: Self = Self { reserved: 0, reclaim: false, choosy: false };
     /// Of what is reserved for cleaning all but what cleaning itself cannot do without.
-    pub(crate) const SPARE: Self = Self { reserved: 1, reclaim: false, choosy: false, ready: false };
+    pub(crate) const SPARE: Self = Self { reserved: 1, reclaim: false, choosy: false };
 }
 
 impl Stream {
@@ -57,9 +55,7 @@ impl Stream {
         match self {
             Self::Clean(0) => Room::ALL,
             // Items that find no room there go to the sets that cleaning writes anyway, or are moved later.
-            Self::Clean(_) | Self::Cold | Self::Snapshot => {
-                Room { reserved: RESERVED, reclaim: false, choosy: true, ready: false }
-            }
+            Self::Clean(_) | Self::Cold | Self::Snapshot => Room { reserved: RESERVED, reclaim: false, choosy: true },
             Self::User(_) => Room::PLAIN,
         }
     }

@@ -15,10 +15,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// A write is late that took so many times as long as the same item's in the middle, and [`WRITE_LATE_LEAST`] at least.
 const WRITE_LATE_FACTOR: u32 = 8;
-pub(super) const WRITE_LATE_LEAST: Duration = Duration::from_millis(50);
-
-/// The least for a read of which a trial has several: drives' caches may answer all of them.
-pub(super) const TRIAL_LATE_LEAST: Duration = Duration::from_millis(2);
+const WRITE_LATE_LEAST: Duration = Duration::from_millis(50);
 
 /// Drives' writes of one item that it takes to compare them.
 const WRITES_LEAST: usize = 3;
@@ -84,13 +81,12 @@ impl Lateness {
     }
 }
 
-/// Longest time of a write of one item that is in time, by the times of its writes of all drives, and `least` at
-/// least; `None` if they are too few to tell.
-pub(super) fn late_after(took: impl Iterator<Item = Duration>, least: Duration) -> Option<Duration> {
+/// Longest time of a write of one item, by the times of its writes of all drives; `None` if they are too few to tell.
+pub(super) fn late_after(took: impl Iterator<Item = Duration>) -> Option<Duration> {
     let mut took: Vec<_> = took.collect();
     took.sort_unstable();
     let middle = *took.get(took.len().saturating_sub(1) / 2).filter(|_| took.len() >= WRITES_LEAST)?;
-    Some((middle * WRITE_LATE_FACTOR).max(least))
+    Some((middle * WRITE_LATE_FACTOR).max(WRITE_LATE_LEAST))
 }
 
 #[cfg(test)]
@@ -137,8 +133,7 @@ mod tests {
 
     #[test]
     fn writes_are_compared_with_those_of_the_same_item() {
-        let of =
-            |millis: &[u64]| late_after(millis.iter().map(|&millis| Duration::from_millis(millis)), WRITE_LATE_LEAST);
+        let of = |millis: &[u64]| late_after(millis.iter().map(|&millis| Duration::from_millis(millis)));
         assert_eq!(of(&[1, 900]), None);
         assert_eq!(of(&[1, 2, 900]), Some(WRITE_LATE_LEAST));
         // All wait for the same long queue.

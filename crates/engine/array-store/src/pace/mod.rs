@@ -35,7 +35,7 @@ use crate::types::{DriveId, DriveSet};
 use avoid::Avoidance;
 pub(crate) use eviction::{LATE_COMMANDS_LEAST, Slow, slow_drives, too_slow};
 use latency::{CLASSES, Latencies, class_of};
-use lateness::{Change, Lateness, TRIAL_LATE_LEAST, WRITE_LATE_LEAST, late_after};
+use lateness::{Change, Lateness, late_after};
 
 /// Reads that a drive has under way: what the queues of disks hold, and a few more that the kernel can sort.
 pub(crate) const UNDER_WAY: usize = 64;
@@ -321,7 +321,7 @@ impl Paces {
     /// Times that the drives took to make an item durable that began then; those that failed are left out. Some are
     /// known to have held it up.
     fn wrote(&self, began: Instant, took: &[(DriveId, Duration)], held_up: &[DriveId]) {
-        let Some(late) = late_after(took.iter().map(|(_, took)| *took), WRITE_LATE_LEAST) else { return };
+        let Some(late) = late_after(took.iter().map(|(_, took)| *took)) else { return };
         let now = self.rt.now();
         let mut changed = false;
         for &(drive, took) in took {
@@ -340,7 +340,7 @@ impl Paces {
     /// Times that drives took for the same read; true if that drive, which is avoided, was late. So it is still slow.
     pub(crate) fn reads_late(&self, drive: DriveId, took: &[(DriveId, Duration)]) -> bool {
         let own = took.iter().find(|(other, _)| *other == drive);
-        let late = late_after(took.iter().map(|(_, took)| *took), TRIAL_LATE_LEAST);
+        let late = late_after(took.iter().map(|(_, took)| *took));
         let is_late = own.zip(late).is_some_and(|((_, own), late)| *own > late);
         if is_late {
             let now = self.rt.now();

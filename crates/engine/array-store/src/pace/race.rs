@@ -10,7 +10,7 @@ use std::time::Duration;
 use shingle_runtime::Instant;
 
 use super::Paces;
-use super::lateness::{WRITE_LATE_LEAST, late_after};
+use super::lateness::late_after;
 use crate::types::DriveId;
 
 /// A write that takes longer than this, and is late, holds its item up.
@@ -63,7 +63,7 @@ impl Race {
         let running = self.running.borrow().len();
         // Running commands took longer than all others.
         let others = std::iter::repeat_n(Duration::MAX, running);
-        let late = late_after(self.took.borrow().iter().map(|(_, took)| *took).chain(others), WRITE_LATE_LEAST);
+        let late = late_after(self.took.borrow().iter().map(|(_, took)| *took).chain(others));
         let Some(late) = late.filter(|_| running > 0) else { return };
         let (race, due) = (Rc::downgrade(self), late.max(HELD_UP_AFTER));
         let (rt, began) = (self.paces.rt.clone(), self.began);
