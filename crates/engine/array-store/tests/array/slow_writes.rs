@@ -90,7 +90,8 @@ fn longest(puts: &[(Duration, Duration)], from: u64, to: u64) -> Duration {
 /// drive is tried, and written to again once it is well.
 #[test]
 fn puts_go_to_groups_without_a_drive_that_writes_slowly() {
-    for seed in seeds(4) {
+    // 43: reads of trials that peers answered at once gave a drive up that was well again.
+    for seed in seeds(4).chain([43]) {
         Sim::new(seed).run(move |rt| async move {
             let (devices, store) = array(&rt, 12, Duration::from_secs(600)).await;
             let healthy = longest(&put_for(&rt, &store, Duration::from_secs(60)).await, 0, 60);
