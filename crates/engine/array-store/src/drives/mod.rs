@@ -61,6 +61,11 @@ impl Drive {
             leaving: Cell::new(false),
         }
     }
+
+    /// The device itself, if it is there.
+    fn unwatched(&self) -> Option<Rc<dyn ZonedDevice>> {
+        self.watch.as_ref().map(|watch| watch.unwatched()).or_else(|| self.dev.clone())
+    }
 }
 
 /// The drives of an array, by number. Clones are of the same drives.
@@ -150,7 +155,7 @@ impl Drives {
     pub(crate) fn take_back(&self, old: DriveId, named: &DriveSet) -> Option<(DriveId, String)> {
         let drive = self.drive(old).filter(|drive| drive.entry.state == DriveState::Failed)?;
         self.free_number(named)?;
-        let dev = drive.watch.as_ref().map(|watch| watch.unwatched()).or_else(|| drive.dev.clone())?;
+        let dev = drive.unwatched()?;
         let entry = drive.entry.clone();
         let left = Drive::new(DriveEntry { id: NO_DRIVE, ..entry.clone() }, None, None);
         *self.all.borrow_mut().get_mut(usize::from(old.0))? = Rc::new(left);
@@ -198,12 +203,12 @@ impl Drives {
         self.drive(id).is_some_and(|drive| drive.removed.get())
     }
 
-    /// Takes a drive out for good.
-    pub(crate) fn remove(&self, id: DriveId) {
-        if let Some(drive) = self.drive(id) {
-            drive.removed.set(true);
-            drive.failed.set(true);
-        }
+    /// Takes a drive out for good. Its device, if it is there and did not fail: nobody watches that any more.
+    pub(crate) fn remove(&self, id: DriveId) -> Option<Rc<dyn ZonedDevice>> {
+        let drive = self.drive(id)?;
+        drive.removed.set(true);
+        let usable = !drive.failed.replace(true);
+        usable.then(|| drive.unwatched()).flatten()
     }
 
     /// Number of drives, but for those that were taken out.

@@ -398,18 +398,21 @@ impl Engine {
         let all = self.drives.ids().into_iter();
         let gone = all.filter(|&id| !self.drives.is_removed(id) && !needed.has(id));
         let gone = gone.filter(|&id| self.drives.usable(id).is_none() || self.drives.is_leaving(id));
-        let gone: Vec<_> = gone.map(|id| (id, self.drives.usable(id))).collect();
+        let gone: Vec<_> = gone.map(|id| (id, self.drives.remove(id))).collect();
         if gone.is_empty() {
             return Ok(());
         }
-        gone.iter().for_each(|(id, _)| self.drives.remove(*id));
         self.write_superblock(None).await?;
         for (id, dev) in gone {
             let (Some(dev), Some(zones)) = (dev, self.drives.superblock_zones(id)) else { continue };
-            // So that nobody takes it for a part of the array.
-            for result in join_all(zones.map(|zone| dev.manage(zone, ZoneOp::Reset))).await {
-                if let Err(error) = result {
-                    tracing::warn!(drive = self.drives.name(id), %error, "its superblocks are still there");
+            // So that nobody takes it for a part of the array. A superblock that was on its way when the drive was taken
+            // out may have ended the drive's commands: these are watched on their own.
+            let drive = [ArrayDrive { name: self.drives.name(id), dev }];
+            for ArrayDrive { name, dev } in within(&self.rt, &drive, self.options.hung_after) {
+                for result in join_all(zones.map(|zone| dev.manage(zone, ZoneOp::Reset))).await {
+                    if let Err(error) = result {
+                        tracing::warn!(drive = name, %error, "its superblocks are still there");
+                    }
                 }
             }
         }
