@@ -60,19 +60,14 @@ struct Verified {
     bytes: u64,
     /// Damaged zones, and the objects of which they hold something that is.
     bad: BTreeMap<Member, Names>,
-    /// Members whose reset a power cut may have ended: with nothing that lives they are not damaged. (AS-SET-2)
-    bare: BTreeSet<Member>,
     lost: Vec<Finding>,
 }
 
 /// Contents of a set, and a pin on it: it is not reset as long as this lives.
-#[derive(Default)]
 pub(crate) struct Contents {
     pub(crate) items: Vec<DigestItem>,
     /// Zones without a digest that should have one.
     bad: BTreeSet<Member>,
-    /// Zones with nothing in them, of a set that a power cut left uneven.
-    bare: BTreeSet<Member>,
     /// Contents that cannot be told.
     pub(crate) unlisted: Unlisted,
     _pin: Option<Pin>,
@@ -196,7 +191,7 @@ impl Engine {
 
     /// Contents of a set, and a pin on it; `None` for one that is reset or begun meanwhile.
     pub(crate) async fn kept_contents(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Contents>> {
-        let empty = |_pin| Contents { _pin, ..Contents::default() };
+        let empty = |_pin| Contents { items: Vec::new(), bad: BTreeSet::new(), unlisted: Unlisted::new(), _pin };
         if let Some((pin, items)) = self.items_of(id).await {
             return Ok(Some(Contents { items, ..empty(pin) }));
         }
@@ -209,9 +204,6 @@ impl Engine {
         };
         let mut contents = empty(Some(pin));
         let written = self.written(set).await?;
-        if set.is_suspect() {
-            contents.bare.extend(written.iter().filter(|(_, blocks)| *blocks == 0).map(|(member, _)| *member));
-        }
         match self.examine(id, set, &written).await {
             Examined::Holds(Holds { digest, closed, lost, .. }) => {
                 // Members that end at one block have it there; but a snapshot may leave no room for it, and a zone that
@@ -240,8 +232,7 @@ impl Engine {
     ) -> Result<Verified> {
         // They lack their list of objects, and no bytes of objects.
         let bad = std::mem::take(&mut contents.bad).into_iter().map(|member| (member, Names::new()));
-        let bare = std::mem::take(&mut contents.bare);
-        let mut verified = Verified { bytes: 0, bad: bad.collect(), bare, lost: Vec::new() };
+        let mut verified = Verified { bytes: 0, bad: bad.collect(), lost: Vec::new() };
         let mut rests = Rests::new(&self.rt, gently);
         let (items, members) = (&contents.items, set.ordered_members(id));
         let mut checks =
@@ -287,8 +278,7 @@ impl Engine {
         report.done += 1;
         report.bytes += verified.bytes;
         report.lost.extend(verified.lost.iter().cloned());
-        let is_bad = |(member, names): &(&Member, &Names)| !(names.is_empty() && verified.bare.contains(member));
-        for (member, names) in verified.bad.iter().filter(is_bad) {
+        for (member, names) in &verified.bad {
             let place = format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
             report.damaged.push(Finding::at(place, self.touched(names.iter())?));
         }

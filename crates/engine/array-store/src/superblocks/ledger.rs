@@ -17,6 +17,8 @@ pub(crate) struct Ledger {
     /// One is written at a time.
     pub(crate) turn: Mutex<()>,
     pub(crate) generation: Cell<u64>,
+    /// Generation of the last one that this opening wrote.
+    pub(crate) written: Cell<u64>,
     /// The last stamp when the array was opened, this time or, until recovery has ended, the time before.
     pub(crate) opened: Cell<u64>,
     /// Of versions below it some may be missing that nobody deleted; 0: none. (AS-LOSS-1)
@@ -45,6 +47,7 @@ impl Ledger {
             log,
             turn: Mutex::new(()),
             generation: Cell::new(newest.generation),
+            written: Cell::new(0),
             opened: Cell::new(newest.opened),
             lost_before: Cell::new(newest.lost_before),
             copies: Cell::new(newest.copies),

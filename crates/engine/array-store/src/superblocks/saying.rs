@@ -21,16 +21,27 @@ impl Engine {
         self.write_superblock_to(clean, false).await
     }
 
+    /// Sees to it that a superblock says how things are now: of callers that come together one writes it.
+    pub(crate) async fn say_superblock(&self) -> Result<()> {
+        let last = self.superblock.generation.get();
+        let _turn = self.superblock.turn.lock().await;
+        if self.superblock.written.get() > last { Ok(()) } else { self.write_in_turn(None, false).await }
+    }
+
     /// Writes the superblock to every drive: one that was added has none yet.
     pub(crate) async fn write_superblock_everywhere(&self) -> Result<()> {
         self.write_superblock_to(None, true).await
     }
 
     async fn write_superblock_to(&self, clean: Option<u64>, everywhere: bool) -> Result<()> {
+        let _turn = self.superblock.turn.lock().await;
+        self.write_in_turn(clean, everywhere).await
+    }
+
+    async fn write_in_turn(&self, clean: Option<u64>, everywhere: bool) -> Result<()> {
         if self.options.read_only {
             return self.writable();
         }
-        let _turn = self.superblock.turn.lock().await;
         self.superblock.open()?;
         while !self.try_superblock(clean, everywhere).await? {}
         Ok(())
@@ -40,8 +51,7 @@ impl Engine {
     async fn try_superblock(&self, clean: Option<u64>, everywhere: bool) -> Result<bool> {
         self.give_up_missing(false)?;
         self.superblock.closed.set(clean.is_some());
-        let saying =
-            Saying { engine: self, clean, failed: RefCell::default(), replaced: Cell::new(0), buffer: Cell::default() };
+        let saying = Saying::new(self, clean);
         let written = self.superblock.log.write(&saying, clean.is_some(), everywhere).await?;
         if let Err(error) = written.enough(&self.drives) {
             // Drives that take it in neither of their zones are given up, if all of them may be; then the others are
@@ -60,6 +70,7 @@ impl Engine {
         // A number may be another drive's by now. (AS-NUMBER-1)
         let own = saying.failed.take().into_iter().filter(|(drive, id)| self.drives.own_id(*drive) == *id);
         self.superblock.recorded.borrow_mut().extend(own.map(|(drive, _)| drive));
+        self.superblock.written.set(saying.generation.get());
         self.superblock.saved(saying.replaced.get());
         self.buffering.is_named(saying.buffer.get());
         Ok(true)
@@ -90,11 +101,19 @@ impl Engine {
 struct Saying<'a> {
     engine: &'a Engine,
     clean: Option<u64>,
-    /// Of the last one: the drives that it calls failed, with their ids, how many replaced members it has, and the
-    /// buffer that it names.
+    /// Of the last one: its generation, the drives that it calls failed, with their ids, how many replaced members it has,
+    /// and the buffer that it names.
+    generation: Cell<u64>,
     failed: RefCell<Vec<(DriveId, u64)>>,
     replaced: Cell<u64>,
     buffer: Cell<BufferName>,
+}
+
+impl<'a> Saying<'a> {
+    fn new(engine: &'a Engine, clean: Option<u64>) -> Self {
+        let (generation, replaced) = (Cell::new(0), Cell::new(0));
+        Self { engine, clean, generation, failed: RefCell::default(), replaced, buffer: Cell::default() }
+    }
 }
 
 impl Source for Saying<'_> {
@@ -134,10 +153,11 @@ impl Source for Saying<'_> {
         self.replaced.set(engine.superblock.replaced());
         self.buffer.set(engine.buffering.name());
         let snapshot = engine.snapshots.newest.borrow().clone();
+        self.generation.set(self.next_generation());
         Superblock {
             version: VERSION,
             array: engine.array,
-            generation: self.next_generation(),
+            generation: self.generation.get(),
             code: engine.code,
             segment_length: engine.segment_length,
             last_stamp: engine.stamps.last(),

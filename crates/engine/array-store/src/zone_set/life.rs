@@ -160,6 +160,16 @@ impl Life {
         }
     }
 
+    /// Its state as a superblock has it: of one that is being reset, any subset of the zones may be empty next time.
+    /// (AS-SET-5)
+    pub(crate) fn said(&self) -> SetState {
+        match self {
+            Self::Offered => SetState::Available,
+            Self::Resetting(..) => SetState::Empty,
+            other => other.state(),
+        }
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         match self {
             Self::Empty(_) | Self::Offered | Self::Available | Self::Found(_) => Phase::Still,

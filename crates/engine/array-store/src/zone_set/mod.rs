@@ -8,6 +8,8 @@
 //! - AS-SET-4: what a set holds is read off its zones only while nothing changes them, and under a pin, which keeps it
 //!   so ([`crate::engine::Engine::settled`]). Nobody who waits for a change to end has a pin: the change may wait for
 //!   it.
+//! - AS-SET-5: a superblock calls a set empty before the first of its zones is reset. Else an opening would find a set of which
+//!   some zones are empty, and take what the others lack for lost.
 
 mod changes;
 pub(crate) mod layout;

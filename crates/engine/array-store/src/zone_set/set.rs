@@ -233,8 +233,9 @@ impl ZoneSet {
     /// As a superblock has it.
     pub(crate) fn entry(&self) -> SetEntry {
         let life = self.life.borrow();
-        let state = if matches!(*life, Life::Offered) { SetState::Available } else { life.state() };
-        let Held { live, covered, end, length, suspect, .. } = life.held().cloned().unwrap_or_default();
+        let state = life.said();
+        let held = life.held().filter(|_| state != SetState::Empty).cloned();
+        let Held { live, covered, end, length, suspect, .. } = held.unwrap_or_default();
         SetEntry { state, members: self.members(), live, covered, end, length, suspect }
     }
 
@@ -275,9 +276,10 @@ impl ZoneSet {
             _ => None,
         };
         let comes = life.coming().is_some();
-        let state = if matches!(*life, Life::Offered) { SetState::Available } else { life.state() };
-        let suspect = life.held().is_some_and(|held| held.suspect);
-        let of_held = |of: fn(&Held) -> u32, none: u32| life.held().map_or(none, of);
+        let state = life.said();
+        let held = life.held().filter(|_| state != SetState::Empty);
+        let suspect = held.is_some_and(|held| held.suspect);
+        let of_held = |of: fn(&Held) -> u32, none: u32| held.map_or(none, of);
         let said = Said {
             state,
             covered: of_held(|held| held.covered, 0),

@@ -42,6 +42,10 @@ impl Engine {
         if chosen.is_empty() {
             return Ok(());
         }
+        if chosen.iter().any(|(_, set)| set.is_unclean()) {
+            // It may have been emptied since the last one. (AS-SET-5)
+            self.say_superblock().await?;
+        }
         let mut clean = Vec::with_capacity(chosen.len());
         for (id, set) in chosen {
             if set.is_unclean()
@@ -115,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// The set has nothing live left: once it has ended and nobody reads it, its zones are reset. (AS-SET-2)
+    /// The set has nothing live left: once it has ended and nobody reads it, its zones are reset. (AS-SET-2, AS-SET-5)
     pub(crate) async fn trim(&self, set: &ZoneSet) -> Result<()> {
         loop {
             let changed = self.space.notified();
@@ -127,7 +131,11 @@ impl Engine {
         set.leave();
         self.sets.unpinned(set).await;
         set.begin_to_reset();
-        let result = self.reset_zones(set).await;
+        let result = async {
+            self.say_superblock().await?;
+            self.reset_zones(set).await
+        };
+        let result = result.await;
         set.emptied(if result.is_ok() { Zones::Clean } else { Zones::Unclean });
         self.space.notify_waiters();
         result
