@@ -12,6 +12,7 @@ mod any;
 #[allow(unsafe_code)]
 mod buffer;
 mod device;
+mod direct;
 mod discover;
 mod drive;
 mod driver;
@@ -29,6 +30,7 @@ mod zones;
 
 pub use any::{CreateDrive, create_drive, is_node, open_drive};
 pub use device::{KernelDevice, OpenOptions};
+pub use direct::{DirectCommand, DirectDrive, DirectOp, DirectTimes};
 pub use discover::System;
 pub use drive::{Drive, WriteCache, ZonedModel};
 pub use error::{OpenError, OpenErrorKind};

@@ -44,7 +44,7 @@ use shared::{Shared, State};
 use work::Work;
 
 pub use open::OpenOptions;
-pub(crate) use open::{describe, refuse_used};
+pub(crate) use open::{claim, describe, refuse_used};
 
 /// A kernel zoned block device: `/dev/sdX`, `/dev/nvmeXnY` and the like.
 ///

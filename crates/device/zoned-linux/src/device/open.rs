@@ -55,7 +55,7 @@ pub(crate) fn refuse_used(path: &Path, drive: &Drive, options: OpenOptions) -> R
 }
 
 /// Takes the node of `drive`, alone.
-fn claim(path: &Path, drive: &Drive) -> Result<Arc<Node>, OpenError> {
+pub(crate) fn claim(path: &Path, drive: &Drive) -> Result<Arc<Node>, OpenError> {
     let (major, minor) = drive.number;
     let sysfs = System::host().sys.join(format!("dev/block/{major}:{minor}"));
     Node::claim(path, drive, sysfs)
