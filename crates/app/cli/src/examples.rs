@@ -284,6 +284,19 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle lab run calibrate --drive mine.toml", "a drive of your own"),
         ],
     ),
+    (
+        "skylight",
+        &[
+            ("shingle skylight model:st5000as0011", "a modelled drive, in virtual time: seconds"),
+            ("shingle skylight /dev/sdx", "only reads: turn, seeks and rates"),
+            (
+                "shingle skylight /dev/sdx --destroy /dev/sdx --state sdx.state",
+                "all of it: what the drive holds is lost",
+            ),
+            ("shingle skylight model:st5000as0011 --profile mine.toml --figures figures", "its profile and figures"),
+            ("shingle skylight model:mine.toml --json", "a profile as a drive, for a program"),
+        ],
+    ),
     ("lab report", &[("shingle lab report --scale quick --out lab", "")]),
     (
         "bench",

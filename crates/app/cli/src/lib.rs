@@ -1,6 +1,6 @@
 //! The `shingle` command: arguments in, words and exit statuses out. Other crates do the work.
 //!
-//! Two programs are made of it. `shingle` is the command; `shingle-lab` does what is asked of `shingle lab`, so that a server's program
+//! Two programs are made of it. `shingle` is the command; `shingle-lab` does what is asked of `shingle lab` and `shingle skylight`, so that a server's program
 //! has no library for plots, no fonts and no recordings in it.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -22,6 +22,7 @@ mod identity;
 mod lab;
 mod object;
 mod serve;
+mod skylight;
 mod status;
 mod transfer;
 #[cfg(test)]
@@ -63,6 +64,8 @@ enum Command {
     /// Run the papers' experiments on modelled drives.
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// Tell what a drive is inside, from the times of its commands.
+    Skylight(skylight::Skylight),
     /// Measure this machine: figures, each beside its limit.
     Bench(bench::Bench),
     /// Make man pages and completions, for packages.
@@ -84,17 +87,18 @@ pub fn shingle() -> ExitCode {
         Command::Chunk(command) => command.run(),
         Command::Array(command) => command.run(),
         Command::Object(command) => command.run(),
-        Command::Lab(_) => lab::program::hand_over(),
+        Command::Lab(_) | Command::Skylight(_) => lab::program::hand_over(),
         Command::Bench(command) => command.run(),
         Command::Generate(command) => command.run(Cli::command()),
     })
 }
 
-/// The program `shingle-lab`: `shingle lab`, called as that, and nothing else.
+/// The program `shingle-lab`: `shingle lab` and `shingle skylight`, called as these, and nothing else.
 pub fn shingle_lab() -> ExitCode {
     ended(match parsed() {
         Command::Lab(command) => command.run(),
-        _ => Err(Failure::new("this program is a part of `shingle`: call `shingle lab`")),
+        Command::Skylight(command) => command.run(),
+        _ => Err(Failure::new("this program is a part of `shingle`: call `shingle lab` or `shingle skylight`")),
     })
 }
 

@@ -30,6 +30,8 @@ const VALUES: &[(&str, &str)] = &[
     ("STREAM", "a stream of chunks"),
     ("SCALE", "the size of an experiment"),
     ("SEED", "the seed of everything random"),
+    ("TARGET", "a drive, file or modelled drive to examine"),
+    ("STEP", "a step of an examination"),
     ("WHAT", "a kind of files to generate"),
 ];
 

@@ -11,4 +11,5 @@ pub mod experiments;
 pub mod load;
 pub mod report;
 pub mod rig;
+pub mod skylight;
 pub mod trace;

@@ -9,6 +9,7 @@ pub mod exam;
 mod findings;
 pub mod loads;
 mod random;
+pub mod report;
 mod session;
 pub mod stats;
 mod survey;

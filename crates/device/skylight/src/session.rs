@@ -7,8 +7,8 @@ use std::fmt;
 use crate::random::Random;
 use crate::target::{Access, Nanos, Taken, Target, TargetError};
 
-/// Accesses after which a session looks whether it is to stop.
-const PIECE: usize = 31 * 64;
+/// Accesses after which a session looks whether it is to stop, for each that is outstanding.
+const PIECE: usize = 64;
 
 /// The longest time in which it does not look.
 const NAP: Nanos = 1_000_000_000;
@@ -98,6 +98,11 @@ impl<'a> Session<'a> {
         self.flushes
     }
 
+    /// The thing between the host and the drive, with its article, if it has times of its own.
+    pub fn through(&self) -> Option<&'static str> {
+        self.target.through()
+    }
+
     fn look(&mut self) -> Done<()> {
         if self.watch.stops(self.target.now()) { Err(Halt::Stopped) } else { Ok(()) }
     }
@@ -108,7 +113,7 @@ impl<'a> Session<'a> {
     /// The session is to stop, or the drive cannot go on.
     pub fn run(&mut self, depth: usize, accesses: &[Access]) -> Done<Vec<Taken>> {
         let mut taken = Vec::with_capacity(accesses.len());
-        for piece in accesses.chunks(PIECE) {
+        for piece in accesses.chunks(depth.max(1) * PIECE) {
             self.look()?;
             taken.extend(self.target.run(depth, piece)?);
         }

@@ -62,12 +62,31 @@ impl Step {
         Self::Torn,
     ];
 
+    /// Its name in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Mechanics => "arm",
+            Self::Surface => "rates",
+            Self::DriveType => "type",
+            Self::CacheLocation => "location",
+            Self::Cleaning => "cleaning",
+            Self::Journal => "journal",
+            Self::Bands => "bands",
+            Self::Mapping => "mapping",
+            Self::Capacity => "size",
+            Self::Streaming => "streaming",
+            Self::Torn => "torn",
+        }
+    }
+
     /// True if it writes to the drive.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Turn | Self::Mechanics | Self::Surface)
     }
 
-    /// Words for it, and the minutes that it takes on a drive like the dissertation's 5 TB one.
+    /// Words for it, and the minutes that it takes on a drive like the dissertation's 5 TB one, which can be erased. Of a drive that cannot,
+    /// each fill of its cache is followed by a wait until it is clean.
     pub fn words(self) -> (&'static str, f64) {
         match self {
             Self::Turn => ("time of a turn", 0.5),
@@ -75,13 +94,13 @@ impl Step {
             Self::Surface => ("rates by position", 0.5),
             Self::DriveType => ("type of the drive", 0.5),
             Self::CacheLocation => ("place of the cache", 6.0),
-            Self::Cleaning => ("cleaning", 12.0),
-            Self::Journal => ("journal entries", 8.0),
-            Self::Bands => ("bands", 60.0),
+            Self::Cleaning => ("cleaning", 8.0),
+            Self::Journal => ("journal entries", 2.0),
+            Self::Bands => ("bands", 65.0),
             Self::Mapping => ("mapping", 1.0),
-            Self::Capacity => ("size of the cache", 240.0),
+            Self::Capacity => ("size of the cache", 75.0),
             Self::Streaming => ("streaming", 1.0),
-            Self::Torn => ("torn writes", 5.0),
+            Self::Torn => ("torn writes", 3.0),
         }
     }
 

@@ -353,7 +353,8 @@ impl<B: DrawingBackend> Canvas<'_, B> {
         if anchor == Anchor::Upwards {
             style = style.transform(FontTransform::Rotate270);
         }
-        self.area.draw(&Text::new(text.to_owned(), self.pixel(place), style))
+        // The built-in font has no narrow gap, and shows a box for it.
+        self.area.draw(&Text::new(text.replace('\u{202f}', " "), self.pixel(place), style))
     }
 
     fn rectangle(&self, from: (f64, f64), to: (f64, f64), colour: RGBColor) -> Drawn<B> {

@@ -160,12 +160,14 @@ pub fn has_waited(latency_ms: f64, usual_ms: f64) -> bool {
 }
 
 /// Writes to one place until one waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filled {
     /// Writes up to the one that waited, which included.
     pub writes: usize,
     /// Writes behind it.
     pub behind: usize,
+    /// Milliseconds that it took.
+    pub waited_ms: f64,
 }
 
 /// Writes a place over and over until a write waits. `None`: none waits.
@@ -179,7 +181,11 @@ pub fn fill(session: &mut Session<'_>, at: u64) -> Done<Option<Filled>> {
         let places: Vec<u64> = (0..PIECE).map(|number| at + number % 4 * FILL_BLOCKS).collect();
         for (number, taken) in (1..).zip(session.write(1, FILL_BLOCKS, &places)?) {
             if has_waited(taken.ms(), usual) {
-                return Ok(Some(Filled { writes: written + number, behind: places.len() - number }));
+                return Ok(Some(Filled {
+                    writes: written + number,
+                    behind: places.len() - number,
+                    waited_ms: taken.ms(),
+                }));
             }
             usual = usual.min(taken.ms().max(0.1));
         }

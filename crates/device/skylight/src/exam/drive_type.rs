@@ -60,7 +60,11 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<DriveTypeFound> {
     // The first one's arm comes from anywhere.
     let counted = latencies_ms.get(1..).unwrap_or_default();
     let width = bootstrap(counted, &mut session.random, |drawn| middle_half(drawn) / turn.turn_ms);
-    let drive_type = if median(counted) < FLASH_BELOW * turn.turn_ms && width.1 < FIXED_BELOW {
+    let drive_type = if let Some(through) = session.through().filter(|_| width.0 <= VARIES_ABOVE) {
+        Answer::cannot_tell(format!(
+            "writes do not wait as a conventional disk's, but {through} lies between, whose own log looks the same: examine the drive itself"
+        ))
+    } else if median(counted) < FLASH_BELOW * turn.turn_ms && width.1 < FIXED_BELOW {
         Answer::tested(DriveType::ShingledFlashCache)
     } else if width.1 < FIXED_BELOW {
         Answer::tested(DriveType::ShingledDiskCache)

@@ -65,6 +65,11 @@ pub(crate) fn difference(one: &[f64], other: &[f64], turn: &Turn) -> f64 {
 /// As [`Session::run`].
 pub fn examine(session: &mut Session<'_>, turn: &Turn, forcing: Forcing, band: Band) -> Done<MappingFound> {
     let (mut pairs_ms, mut moved_ms) = ([Vec::new(), Vec::new()], Vec::new());
+    if band.blocks < 4 * MIB || band.start + 2 * BANDS * band.blocks > session.blocks() {
+        let mapping =
+            Answer::cannot_tell("the band that was found is too small for pairs, or too near to the drive's end");
+        return Ok(MappingFound { mapping, pairs_ms, moved_ms });
+    }
     for number in 0..BANDS {
         // A band apart, so that none is another's reference.
         let start = band.start + 2 * number * band.blocks;

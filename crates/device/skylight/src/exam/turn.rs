@@ -74,7 +74,7 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
     let (slope, turn_ms) = line(&points);
     if !(TURNS.0..=TURNS.1).contains(&turn_ms) {
         return Ok(Answer::cannot_tell(format!(
-            "single reads in descending order take {:.2} ms, which is no turn of a disk",
+            "single reads in descending order take {:.3} ms, which is no turn of a disk",
             points[0].1
         )));
     }

@@ -100,6 +100,11 @@ pub trait Target {
     /// True if the drive may be written to.
     fn is_writable(&self) -> bool;
 
+    /// The thing between the host and the drive, with its article, if it has times of its own: "a file system". `None`: nothing.
+    fn through(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Keeps `depth` accesses outstanding until all are done; their times, in order.
     ///
     /// # Errors

@@ -14,6 +14,9 @@ pub struct Fill {
     pub depth: usize,
     /// Writes before cleaning held one up; `None`: it did not.
     pub writes: Option<u64>,
+    /// Milliseconds in which one of the writes that were held up ended, in the mean.
+    #[serde(default)]
+    pub held_ms: Option<f64>,
     /// Latencies in milliseconds of one in so many writes.
     pub latencies_ms: Vec<f64>,
     /// That number.

@@ -112,9 +112,13 @@ fn until_slow(
         let logs: Vec<f64> = intervals(&ends).iter().map(|between| between.max(1e-3).ln()).collect();
         (from + (change_point(&logs).unwrap_or(0) + 1) * depth) as u64
     });
+    let held_ms = writes.and_then(|writes| taken.get(writes as usize..)).filter(|held| !held.is_empty()).map(|held| {
+        let (first, last) = (&held[0], &held[held.len() - 1]);
+        (last.ended.saturating_sub(first.begun)) as f64 / 1e6 / held.len() as f64
+    });
     let one_in = taken.len().div_ceil(KEPT).max(1);
     let latencies_ms = latencies(&taken).into_iter().step_by(one_in).collect();
-    Ok(Fill { kib: blocks * 4, depth, writes, latencies_ms, one_in })
+    Ok(Fill { kib: blocks * 4, depth, writes, held_ms, latencies_ms, one_in })
 }
 
 /// Tests 9 and 10: three rounds of the same blocks find only stale entries where the log comes round; blocks drawn from them do

@@ -22,7 +22,14 @@ pub(super) fn examine(session: &mut Session<'_>, band: &Band) -> Done<CapacityFo
     };
     let writes = first.behind + second.writes;
     let latencies_ms = Vec::new();
-    let one = Fill { kib: FILL_BLOCKS * 4, depth: 1, writes: Some(writes as u64), latencies_ms, one_in: 1 };
+    let one = Fill {
+        kib: FILL_BLOCKS * 4,
+        depth: 1,
+        writes: Some(writes as u64),
+        held_ms: Some(second.waited_ms),
+        latencies_ms,
+        one_in: 1,
+    };
     let set_blocks = writes as u64 * FILL_BLOCKS;
     let cache = match sets(session, band, writes, second.behind)? {
         Some(sets) => Answer::known(Cache::Sets { set_blocks, sets }),

@@ -34,8 +34,8 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
     if !empty(session, turn, Some(pace))? {
         return Ok(none("the cache cannot be emptied"));
     }
-    let (writes, taken) = until_held_up(session, WRITES_MAX)?;
-    let Some(writes) = writes else { return Ok(none("writes to 8 GiB were never held up")) };
+    let (held, taken) = until_held_up(session, WRITES_MAX)?;
+    let Some((writes, waited_ms)) = held else { return Ok(none("writes to 8 GiB were never held up")) };
     let share = 1.0 - quantile(&taken[..writes], 0.1) / mean(&taken[..writes]);
     let mix_share = if share > MIXES_FROM { share } else { 0.0 };
     let (mut inside, mut outside) = (REGION.min(session.blocks() / 8), session.blocks() - tries(writes) * FILL_BLOCKS);
@@ -49,13 +49,24 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
     }
     // Zones are whole bands.
     let zone_blocks = (outside as f64 / band.blocks as f64).floor() as u64 * band.blocks;
-    let fill = Fill { kib: FILL_BLOCKS * 4, depth: 1, writes: Some(writes as u64), latencies_ms: taken, one_in: 1 };
+    let fill = Fill {
+        kib: FILL_BLOCKS * 4,
+        depth: 1,
+        writes: Some(writes as u64),
+        held_ms: Some(waited_ms),
+        latencies_ms: taken,
+        one_in: 1,
+    };
     let cache = Cache::Zones { cache_blocks: writes as u64 * FILL_BLOCKS, zone_blocks, mix_share };
     Ok(CapacityFound { cache: Answer::known(cache), fills: vec![fill], repeats: Vec::new() })
 }
 
-/// Writes different places at the drive's start until one is held up, or so many are written.
-fn until_held_up(session: &mut Session<'_>, most: usize) -> Done<(Option<usize>, Vec<f64>)> {
+/// Writes before the one that waited, and the milliseconds that it took.
+type Held = Option<(usize, f64)>;
+
+/// Writes different places at the drive's start until one is held up, or so many are written: the number before that one and its
+/// milliseconds, and those of the others.
+fn until_held_up(session: &mut Session<'_>, most: usize) -> Done<(Held, Vec<f64>)> {
     let region = REGION.min(session.blocks() / 8);
     let places = session.scattered(0, region, FILL_BLOCKS, most);
     let mut taken: Vec<f64> = Vec::new();
@@ -63,7 +74,7 @@ fn until_held_up(session: &mut Session<'_>, most: usize) -> Done<(Option<usize>,
     for piece in places.chunks(PIECE) {
         for latency in latencies(&session.write(1, FILL_BLOCKS, piece)?) {
             if has_waited(latency, usual) {
-                return Ok((Some(taken.len()), taken));
+                return Ok((Some((taken.len(), latency)), taken));
             }
             usual = usual.min(latency.max(0.1));
             taken.push(latency);
