@@ -89,14 +89,14 @@ impl Step {
     /// each fill of its cache is followed by a wait until it is clean.
     pub fn words(self) -> (&'static str, f64) {
         match self {
-            Self::Turn => ("time of a turn", 0.5),
+            Self::Turn => ("time of a turn", 1.0),
             Self::Mechanics => ("times of the arm", 1.0),
             Self::Surface => ("rates by position", 0.5),
             Self::DriveType => ("type of the drive", 0.5),
             Self::CacheLocation => ("place of the cache", 6.0),
-            Self::Cleaning => ("cleaning", 8.0),
+            Self::Cleaning => ("cleaning", 16.0),
             Self::Journal => ("journal entries", 2.0),
-            Self::Bands => ("bands", 65.0),
+            Self::Bands => ("bands", 75.0),
             Self::Mapping => ("mapping", 1.0),
             Self::Capacity => ("size of the cache", 75.0),
             Self::Streaming => ("streaming", 1.0),

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::with;
-use shingle_drive_model::Profile;
+use common::{with, with_profile};
+use shingle_drive_model::{Jitter, Profile};
 use shingle_skylight::exam::cache_location::{self, CacheLocation};
 use shingle_skylight::exam::cleaning::{self, CleaningOrder, CleaningType};
 use shingle_skylight::exam::drive_type::{self, DriveType};
@@ -23,6 +23,20 @@ fn the_turn_is_measured_to_a_thousandth() {
         assert!((turn.track_change_ms / skew - 1.0).abs() < 0.05, "{name}: {turn:?}, skew {skew}");
         let track = turn.track_blocks.unwrap() as f64;
         assert!((track * turn.block_ms / turn.turn_ms - 1.0).abs() < 0.02, "{name}: {turn:?}");
+    }
+}
+
+/// Late completions make single reads early or late: the changes of tracks are seen among them.
+#[test]
+fn tracks_are_measured_on_drives_that_are_off_their_times() {
+    for seed in 1..6 {
+        let mut profile = Profile::named("st5000as0011").unwrap();
+        profile.jitter = Some(Jitter { seed, spindle_ppm: 3_000, wander_us: 2, completion_us: 3.0 });
+        let skew = profile.recording.unwrap().skew_ms;
+        let turn = with_profile(&profile, seed, |_, turn| *turn);
+        assert!((turn.track_change_ms / skew - 1.0).abs() < 0.1, "seed {seed}: {turn:?}, skew {skew}");
+        let track = turn.track_blocks.unwrap() as f64;
+        assert!((track * turn.block_ms / turn.turn_ms - 1.0).abs() < 0.02, "seed {seed}: {turn:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use shingle_drive_model::{CachePlace, Flash, FullyAssociative, MediaCache, Profile, SetAssociative, Translation};
 
 use crate::exam::cache_location::CacheLocation;
-use crate::exam::capacity::Cache;
+use crate::exam::capacity::{Cache, mix_share};
 use crate::exam::drive_type::DriveType;
 use crate::exam::journal;
 use crate::exam::streaming::Streaming;
@@ -134,8 +134,35 @@ pub(super) fn flash(findings: &Findings) -> Option<Flash> {
     Some(Flash { dies: 8, stripe_kib: 64, read_us: 100.0, die_read_mb_s, die_write_mb_s, write_us, buffer_mib: 4 })
 }
 
-/// The profile whose merges are as late as the measured ones.
-pub(super) fn calibrated(mut profile: Profile, findings: &Findings) -> Profile {
+/// The profile whose merges are as late as the measured ones, or whose cleaning takes as much from writers: a host sees less of
+/// either than the drive spends.
+pub(super) fn calibrated(profile: Profile, findings: &Findings) -> Profile {
+    mixed(merged(profile, findings), findings)
+}
+
+fn mixed(mut profile: Profile, findings: &Findings) -> Profile {
+    let cache = findings.capacity.as_ref().and_then(|capacity| capacity.cache.value());
+    let Some(&Cache::Zones { mix_share: wanted, .. }) = cache else { return profile };
+    if wanted == 0.0 {
+        return profile;
+    }
+    for _ in 0..ROUNDS {
+        let Some(seen) = seen_mix(&profile) else { return profile };
+        let Some(Translation::FullyAssociative(layer)) = &mut profile.translation else { return profile };
+        layer.mix_share = layer.mix_share.map(|share| (share + wanted - seen).clamp(0.05, 0.9));
+    }
+    profile
+}
+
+/// Share of the time that a modelled drive's cleaning takes from writers, as the examination sees it.
+fn seen_mix(profile: &Profile) -> Option<f64> {
+    let mut drive = Modelled::new(profile, Host::default())?;
+    let mut unwatched = Unwatched;
+    let mut session = Session::new(&mut drive, &mut unwatched, 1).ok()?;
+    mix_share(&mut session).ok()?
+}
+
+fn merged(mut profile: Profile, findings: &Findings) -> Profile {
     let wanted = findings.journal.as_ref().and_then(|journal| journal.merges.value().copied().flatten());
     let Some(wanted) = wanted else { return profile };
     for _ in 0..ROUNDS {

@@ -14,6 +14,9 @@ use crate::exam::turn::Turn;
 use crate::session::{Done, Session};
 use crate::target::MIB;
 
+/// The smallest band.
+const BAND_MIN: u64 = 4 * MIB;
+
 /// The largest band.
 const BAND_MAX: u64 = 512 * MIB;
 
@@ -74,6 +77,10 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn, forcing: Forcing, at: u64
     let Some(end) = next_band(session, turn, forcing, start.next_multiple_of(MIB) + MIB)? else {
         return Ok(Answer::cannot_tell("no second end of a band within 512 MiB"));
     };
+    if end - start < BAND_MIN {
+        let kib = (end - start) * 4;
+        return Ok(Answer::cannot_tell(format!("cleaning ends every {kib} KiB, which is less than any band")));
+    }
     Ok(Answer::known(Band { start, blocks: end - start }))
 }
 

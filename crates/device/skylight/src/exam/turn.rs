@@ -17,7 +17,10 @@ const STRIDES: [u64; 6] = [2, 16, 32, 48, 64, 96];
 const READS: u64 = 25;
 
 /// Reads of one block before the other, which find the changes of tracks.
-const TRACK_READS: u64 = 2_000;
+const TRACK_READS: u64 = 4_000;
+
+/// Share of the distances between changes of tracks that are whole tracks.
+const REGULAR: f64 = 0.75;
 
 /// Blocks before the place of the examination that it needs.
 const BEFORE: u64 = 65_536;
@@ -87,18 +90,27 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
     Ok(Answer::known(tracks(session, turn, at)?))
 }
 
-/// Adds what reads of one block before the other tell of tracks: those that are early lie a track apart.
+/// Adds what reads of one block before the other tell of tracks: those that are early lie a track apart. Single completions that the
+/// host hears of late make others early: they are few, and not early by as much as most.
 fn tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Turn> {
     let between = intervals(&session.read_each((0..TRACK_READS).map(|number| at - number))?);
+    let early_by = |number: usize| (turn.turn_ms - turn.block_ms - between[number]).rem_euclid(turn.turn_ms);
     let early: Vec<usize> = (1..between.len()).filter(|&number| !turn.precedes(between[number])).collect();
-    let steps: Vec<f64> = early.windows(2).map(|two| (two[1] - two[0]) as f64).collect();
-    let changes: Vec<f64> = early.iter().map(|&number| turn.turn_ms - turn.block_ms - between[number]).collect();
+    let changes: Vec<f64> =
+        early.iter().map(|&number| early_by(number)).filter(|by| *by < turn.turn_ms / 2.0).collect();
+    // The most that are early by the same: others are so by chance, each by another time.
+    let like = |by: f64| changes.iter().filter(|other| (**other - by).abs() <= turn.tolerance_ms()).count();
+    let Some(&change) = changes.iter().max_by_key(|by| like(**by)) else { return Ok(turn) };
+    let same: Vec<usize> =
+        early.into_iter().filter(|&number| (early_by(number) - change).abs() <= turn.tolerance_ms()).collect();
+    let steps: Vec<f64> = same.windows(2).map(|two| (two[1] - two[0]) as f64).collect();
     let track = median(&steps);
-    let is_regular = steps.len() >= 2 && steps.iter().all(|step| (step / track - (step / track).round()).abs() < 0.05);
-    if !is_regular || spread(&changes) > turn.tolerance_ms() {
+    let whole = |step: &&f64| (**step / track - (**step / track).round()).abs() < 0.05;
+    let is_regular = steps.len() >= 2 && steps.iter().filter(whole).count() as f64 >= REGULAR * steps.len() as f64;
+    if !is_regular {
         return Ok(turn);
     }
-    Ok(Turn { track_change_ms: median(&changes).rem_euclid(turn.turn_ms), track_blocks: Some(track as u64), ..turn })
+    Ok(Turn { track_change_ms: change, track_blocks: Some(track as u64), ..turn })
 }
 
 /// Examines it at three places, since one may lie in a cache or on rewritten tracks.

@@ -10,6 +10,7 @@ mod sets;
 mod zones;
 
 pub use found::{Cache, CapacityFound, Fill};
+pub(crate) use zones::mix_share;
 
 use crate::answer::Answer;
 use crate::exam::bands::Band;

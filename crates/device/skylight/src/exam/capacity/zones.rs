@@ -36,8 +36,7 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
     }
     let (held, taken) = until_held_up(session, WRITES_MAX)?;
     let Some((writes, waited_ms)) = held else { return Ok(none("writes to 8 GiB were never held up")) };
-    let share = 1.0 - quantile(&taken[..writes], 0.1) / mean(&taken[..writes]);
-    let mix_share = if share > MIXES_FROM { share } else { 0.0 };
+    let mix_share = share_of(&taken[..writes]);
     let (mut inside, mut outside) = (REGION.min(session.blocks() / 8), session.blocks() - tries(writes) * FILL_BLOCKS);
     if is_same(session, turn, pace, writes, outside)? {
         inside = session.blocks();
@@ -59,6 +58,18 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
     };
     let cache = Cache::Zones { cache_blocks: writes as u64 * FILL_BLOCKS, zone_blocks, mix_share };
     Ok(CapacityFound { cache: Answer::known(cache), fills: vec![fill], repeats: Vec::new() })
+}
+
+/// Share of the time that cleaning takes from writers; zero: none that is seen.
+fn share_of(taken_ms: &[f64]) -> f64 {
+    let share = 1.0 - quantile(taken_ms, 0.1) / mean(taken_ms);
+    if share > MIXES_FROM { share } else { 0.0 }
+}
+
+/// That share of a drive whose cache is empty; `None`: its writes are never held up.
+pub(crate) fn mix_share(session: &mut Session<'_>) -> Done<Option<f64>> {
+    let (held, taken) = until_held_up(session, WRITES_MAX)?;
+    Ok(held.map(|(writes, _)| share_of(&taken[..writes])))
 }
 
 /// Writes before the one that waited, and the milliseconds that it took.
