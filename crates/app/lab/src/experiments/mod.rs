@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod peers;
+mod skylight;
 mod smore;
 mod smrstore;
 
@@ -11,6 +12,7 @@ use crate::experiment::Experiment;
 pub fn all() -> Vec<Experiment> {
     vec![
         calibrate::experiment(),
+        skylight::experiment(),
         smrstore::micro_write::experiment(),
         smrstore::micro_read::experiment(),
         smrstore::access_pattern::experiment(),
