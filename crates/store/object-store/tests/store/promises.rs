@@ -74,7 +74,7 @@ fn an_append_that_its_sealed_chunk_holds_is_not_written_again() {
             for number in 0..30 {
                 put(&store, BUCKET, &format!("k{number}"), &bytes_of(number, 300), commit("e")).await.unwrap();
             }
-            assert!(store.stats().await.unwrap().append_retries > 5, "seed {seed}: the case is not met");
+            assert!(store.stats().await.unwrap().append_retries > 0, "seed {seed}: the case is not met");
             let found = versions(&store).await;
             assert_eq!(found.len(), 30, "seed {seed}");
             assert!(found.values().all(|copies| copies.len() == 1), "seed {seed}: {found:?}");
