@@ -15,6 +15,7 @@ mod words;
 
 use clap::Subcommand;
 
+pub(crate) use self::verify::{found_json, outcome, tell_lacks};
 use crate::failure::Outcome;
 
 /// Head of `shingle array --help`: the array, and the place of its drives' names.

@@ -6,6 +6,7 @@ use shingle_array_objects::NAMING;
 use shingle_array_store::{CheckOptions, CheckReport, ScrubOptions, ScrubReport, check};
 use shingle_base::ByteSize;
 use shingle_server::Running;
+use shingle_store_api::Finding;
 use shingle_zoned_linux::OpenOptions;
 
 use super::place::{ArrayArgs, open_drives};
@@ -56,12 +57,14 @@ impl Scrub {
             drop(line);
             let left = report.damaged.len().saturating_sub(report.repaired);
             let unrepaired = if left > 0 { &*report.damaged } else { &[] };
+            let whole = report.lost.is_empty() && report.away.is_empty();
             if self.change.json {
+                let found = [("damaged", &*report.damaged), ("lost", &report.lost), ("away", &report.away)];
                 say!(
                     "{}",
-                    json!({ "clean": report.damaged.is_empty() && report.lost.is_empty(), "repaired": report.repaired,
-                            "damage": words_of(&[unrepaired, &report.lost]),
-                            "findings": findings_json(&[("damaged", &report.damaged), ("lost", &report.lost)]),
+                    json!({ "clean": report.damaged.is_empty() && whole, "repaired": report.repaired,
+                            "damage": words_of(&[unrepaired, &report.lost, &report.away]),
+                            "findings": findings_json(&found),
                             "zone_sets": report.sets, "verified_bytes": report.bytes })
                 );
             } else {
@@ -74,13 +77,33 @@ impl Scrub {
                         counted(report.damaged.len(), "damaged zone", "damaged zones")
                     );
                 }
-                report.lost.iter().for_each(|lost| say!("lost: {lost}"));
+                tell_lacks(&report.lost, &report.away, "");
                 if left > 0 {
                     say!("the rest needs a free zone: add a drive, or free some space, and run it again");
                 }
             }
-            if left == 0 && report.lost.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+            if left == 0 && whole { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
         })
+    }
+}
+
+/// Tells what cannot be read.
+pub(crate) fn tell_lacks(lost: &[Finding], away: &[Finding], prefix: &str) {
+    lost.iter().for_each(|lost| say!("{prefix}lost: {lost}"));
+    away.iter().for_each(|away| say!("{prefix}away, until a drive is back: {away}"));
+}
+
+/// Findings of a check.
+pub(crate) fn found_json(report: &CheckReport) -> serde_json::Value {
+    findings_json(&[("repairable", &report.repairable), ("lost", &report.lost), ("away", &report.away)])
+}
+
+/// A check in a few words.
+pub(crate) fn outcome(report: &CheckReport) -> &'static str {
+    match report.repairable.is_empty() && report.lost.is_empty() {
+        true if report.clean() => "clean",
+        true => "nothing is damaged; not all can be read until drives are back",
+        false => "damage is left",
     }
 }
 
@@ -114,8 +137,9 @@ impl Check {
         if self.json {
             say!(
                 "{}",
-                json!({ "clean": report.clean(), "repaired": 0, "damage": words_of(&[&report.repairable, &report.lost]),
-                        "findings": findings_json(&[("repairable", &report.repairable), ("lost", &report.lost)]),
+                json!({ "clean": report.clean(), "repaired": 0,
+                        "damage": words_of(&[&report.repairable, &report.lost, &report.away]),
+                        "findings": found_json(&report),
                         "objects": report.objects,
                         "zone_sets": report.sets, "verified_bytes": report.bytes,
                         "missing_drives": report.missing_drives, "buffer": report.buffer })
@@ -132,8 +156,8 @@ impl Check {
                 .for_each(|drive| say!("missing: {drive}; `shingle array rebuild` replaces it"));
             report.buffer.iter().for_each(|file| say!("buffer: {file}"));
             report.repairable.iter().for_each(|zone| say!("damaged: {zone}; `shingle array scrub` repairs it"));
-            report.lost.iter().for_each(|lost| say!("lost: {lost}"));
-            say!("{}", if report.clean() { "clean" } else { "damage is left" });
+            tell_lacks(&report.lost, &report.away, "");
+            say!("{}", outcome(&report));
         }
         if report.clean() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }

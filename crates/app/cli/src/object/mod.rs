@@ -16,6 +16,7 @@ use shingle_server::{Checked, Counted, Error, Progress, Running};
 use shingle_store_api::ObjectInfo;
 
 use self::directory::{Directory, with_objects};
+use crate::array::{found_json, outcome, tell_lacks};
 use crate::failure::{Failure, Outcome, status};
 use crate::findings::{findings_json, words_of};
 use crate::output::{self, counted};
@@ -195,7 +196,7 @@ fn array_json(name: &str, report: &Result<ArrayReport, Error>) -> Value {
         Ok(report) => json!({ "array": name, "clean": report.clean(), "objects": report.objects,
             "verified_bytes": report.bytes, "missing_drives": report.missing_drives, "buffer": report.buffer,
             "repairable": words_of(&[&report.repairable]), "lost": words_of(&[&report.lost]),
-            "findings": findings_json(&[("repairable", &report.repairable), ("lost", &report.lost)]) }),
+            "away": words_of(&[&report.away]), "findings": found_json(report) }),
     }
 }
 
@@ -234,8 +235,8 @@ fn tell(checked: &Checked, quick: bool) {
             .repairable
             .iter()
             .for_each(|zone| say!("array {name}: damaged: {zone}; `shingle array scrub` repairs it"));
-        report.lost.iter().for_each(|lost| say!("array {name}: lost: {lost}"));
-        say!("array {name}: {}", if report.clean() { "clean" } else { "damage is left" });
+        tell_lacks(&report.lost, &report.away, &format!("array {name}: "));
+        say!("array {name}: {}", outcome(report));
     }
 }
 

@@ -247,6 +247,7 @@ impl Findings {
                     Found::Buffer => self.array.buffer.push(words),
                     Found::Repairable => self.array.repairable.push(finding(words)),
                     Found::Lost => self.array.lost.push(finding(words)),
+                    Found::Away => self.array.away.push(finding(words)),
                 }
             }
             Line::Damaged { upload, bucket, key } => {

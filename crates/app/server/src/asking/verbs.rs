@@ -247,7 +247,8 @@ async fn check_array(
             lines.add(&Line::Found { what, words, objects: Objects::default() }).await?;
         }
     }
-    for (what, all) in [(Found::Repairable, report.repairable), (Found::Lost, report.lost)] {
+    let found_all = [(Found::Repairable, report.repairable), (Found::Lost, report.lost), (Found::Away, report.away)];
+    for (what, all) in found_all {
         for finding in all {
             lines.add(&found(what, finding)).await?;
         }

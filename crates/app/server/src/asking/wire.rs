@@ -101,6 +101,7 @@ pub(crate) enum Found {
     Buffer,
     Repairable,
     Lost,
+    Away,
 }
 
 /// Objects that damage touches, as they are told.

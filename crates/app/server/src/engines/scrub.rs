@@ -143,6 +143,9 @@ impl Plan {
         for lost in &report.lost {
             tracing::error!(array = self.array, "lost: {lost}");
         }
+        for away in &report.away {
+            tracing::warn!(array = self.array, "away, until a drive is back: {away}");
+        }
         self.damage.found(names_of(&report.lost));
         let left = report.damaged.len().saturating_sub(report.repaired);
         if left > 0 {

@@ -36,12 +36,14 @@ pub struct CheckReport {
     pub repairable: Vec<Finding>,
     /// Losses.
     pub lost: Vec<Finding>,
+    /// Contents that cannot be read as long as drives are away which were not given up: they may bring it back.
+    pub away: Vec<Finding>,
 }
 
 impl CheckReport {
-    /// Nothing is damaged; drives may be missing.
+    /// Nothing is damaged, and all can be read; drives may be missing.
     pub fn clean(&self) -> bool {
-        self.repairable.is_empty() && self.lost.is_empty()
+        self.repairable.is_empty() && self.lost.is_empty() && self.away.is_empty()
     }
 }
 
@@ -79,7 +81,8 @@ pub async fn check(
         ..CheckReport::default()
     };
     let engine = store.engine();
-    report.lost.extend(engine.misplaced().await?);
+    let mut found_here = ScrubReport::default();
+    engine.misplaced(&mut found_here).await?;
     if quick {
         report.sets = store.stats()?.sets.iter().skip(2).sum();
     } else {
@@ -88,30 +91,36 @@ pub async fn check(
         report.sets = scrubbed.sets;
         report.bytes = scrubbed.bytes;
         report.repairable = scrubbed.damaged;
-        report.lost.extend(scrubbed.lost);
+        found_here.lost.extend(scrubbed.lost);
+        found_here.away.extend(scrubbed.away);
     }
-    report.lost.sort();
-    report.lost.dedup();
-    add_found(&mut report.lost, found.damage);
+    (report.lost, report.away) = (found_here.lost, found_here.away);
+    for lacks in [&mut report.lost, &mut report.away] {
+        lacks.sort();
+        lacks.dedup();
+    }
+    let (away, lost) = found.damage.into_iter().partition(|words| found.may_return.contains(words));
+    add_found(&mut report.lost, lost);
+    add_found(&mut report.away, away);
     store.close().await?;
     Ok(report)
 }
 
-/// Adds what the opening found, in words, unless it is among the losses already, with names.
-fn add_found(lost: &mut Vec<Finding>, found: Vec<String>) {
+/// Adds what the opening found, in words, unless it is among the findings already, with names.
+fn add_found(known: &mut Vec<Finding>, found: Vec<String>) {
     let is_known = |words: &String| {
-        let at = lost.partition_point(|known| known.words < *words);
-        lost.get(at).is_some_and(|known| known.words.starts_with(words.as_str()))
+        let at = known.partition_point(|known| known.words < *words);
+        known.get(at).is_some_and(|known| known.words.starts_with(words.as_str()))
     };
     let new: Vec<_> = found.into_iter().filter(|words| !is_known(words)).collect();
-    lost.extend(new.into_iter().map(|words| Finding::at(words, Touched::untold())));
-    lost.sort();
-    lost.dedup();
+    known.extend(new.into_iter().map(|words| Finding::at(words, Touched::untold())));
+    known.sort();
+    known.dedup();
 }
 
 impl Engine {
-    /// Parts in the index that do not lie where it says.
-    async fn misplaced(&self) -> Result<Vec<Finding>> {
+    /// Reports parts in the index that do not lie where it says.
+    async fn misplaced(&self, report: &mut ScrubReport) -> Result<()> {
         let mut segments: BTreeMap<(SetId, u32), (u64, u32)> = BTreeMap::new();
         for (id, set) in self.sets.all() {
             let written = self.written(&set).await?;
@@ -138,11 +147,12 @@ impl Engine {
                 look(PartKey { name, version, offset }, place);
             })
             .map_err(Error::index)?;
-        let told = |(key, place): (PartKey, PartPlace)| {
+        for (key, place) in misplaced {
             let name = self.named(&key.name)?;
             let (length, from, set) = (place.length, key.offset, place.set);
-            Ok(Finding::of(name, format_args!("{length} bytes from byte {from} on are not in {set}")))
-        };
-        misplaced.into_iter().map(told).collect()
+            let finding = Finding::of(name, format_args!("{length} bytes from byte {from} on are not in {set}"));
+            report.lacks(finding, self.may_return(set));
+        }
+        Ok(())
     }
 }

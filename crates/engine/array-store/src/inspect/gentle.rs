@@ -102,28 +102,29 @@ impl Engine {
             progress(&told);
             rests.rest().await;
             if window.segments >= WINDOW {
-                self.compare(&std::mem::take(&mut window), began, false, &mut told.lost).await?;
+                self.compare(&std::mem::take(&mut window), began, false, &mut told).await?;
             }
         }
-        self.compare(&window, began, true, &mut told.lost).await?;
-        told.lost.extend(self.name_unlisted(unlisted, true).await?);
+        self.compare(&window, began, true, &mut told).await?;
+        self.name_unlisted(unlisted, true, &mut told).await?;
         report.sets = told.sets;
         report.bytes = told.bytes;
-        (report.repairable, report.lost) = (told.damaged, told.lost);
-        report.lost.sort();
-        report.lost.dedup();
-        if report.lost.len() > LOST_MAX {
-            let more = report.lost.len() - LOST_MAX;
-            report.lost.truncate(LOST_MAX);
-            let words = format!("{more} more losses, which are not listed");
-            report.lost.push(Finding { words, objects: Touched::untold() });
+        (report.repairable, report.lost, report.away) = (told.damaged, told.lost, told.away);
+        for lacks in [&mut report.lost, &mut report.away] {
+            lacks.sort();
+            lacks.dedup();
+            if lacks.len() > LOST_MAX {
+                let words = format!("{} more places, which are not listed", lacks.len() - LOST_MAX);
+                lacks.truncate(LOST_MAX);
+                lacks.push(Finding { words, objects: Touched::untold() });
+            }
         }
         Ok(report)
     }
 
     /// Parts of the index that are not in the sets of a window; with `all`, also those in sets that hold nothing. Newer
     /// ones than `began` were written since their set was looked at.
-    async fn compare(self: &Rc<Self>, window: &Window, began: u64, all: bool, lost: &mut Vec<Finding>) -> Result<()> {
+    async fn compare(self: &Rc<Self>, window: &Window, began: u64, all: bool, report: &mut ScrubReport) -> Result<()> {
         let mut rests = Rests::new(&self.rt, true);
         let mut after = None;
         loop {
@@ -145,7 +146,7 @@ impl Engine {
             };
             after = self.index()?.for_parts_behind(after.as_ref(), STEP, look).map_err(Error::index)?;
             for (id, parts) in doubtful {
-                self.confirm(id, parts, lost).await?;
+                self.confirm(id, parts, report).await?;
             }
             if after.is_none() {
                 return Ok(());
@@ -160,7 +161,7 @@ impl Engine {
         self: &Rc<Self>,
         id: SetId,
         parts: Vec<(PartKey, PartPlace)>,
-        lost: &mut Vec<Finding>,
+        report: &mut ScrubReport,
     ) -> Result<()> {
         let _pin = self.sets.pin(id);
         let mut still = Vec::new();
@@ -184,7 +185,8 @@ impl Engine {
         for (key, place) in still.into_iter().filter(|(_, place)| !has(&segments, place)) {
             let name = self.named(&key.name)?;
             let (length, from) = (place.length, key.offset);
-            lost.push(Finding::of(name, format_args!("{length} bytes from byte {from} on are not in {id}")));
+            let finding = Finding::of(name, format_args!("{length} bytes from byte {from} on are not in {id}"));
+            report.lacks(finding, self.may_return(id));
         }
         Ok(())
     }

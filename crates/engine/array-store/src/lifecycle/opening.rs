@@ -113,7 +113,9 @@ impl ArrayStore {
         }
         let mut report = engine.recover(&reports, clean, ordered).await?;
         // Missing records may be newer than the found ones, or deletions.
-        report.damage.extend(lacks.map(|error| error.message));
+        if let Some(lacks) = lacks {
+            report.damaged(lacks.message, true);
+        }
         if read_only {
             if buffer.id != 0 {
                 let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer, abandon).await?;

@@ -58,12 +58,22 @@ pub struct RecoveryReport {
     pub missing_drives: Vec<String>,
     /// Damage beyond repair, in words.
     pub damage: Vec<String>,
+    /// Those of `damage` that drives which are away, and were not given up, may mend.
+    pub may_return: Vec<String>,
     /// Files of the buffer that were not there or old, in words: what they lack came from the other.
     pub buffer: Vec<String>,
     /// Drives that were given up, and taken back.
     pub readmitted: Vec<Readmitted>,
     /// Times of the snapshot, the sets, and the rest.
     pub took: [Duration; 3],
+}
+
+impl RecoveryReport {
+    /// Adds damage; `may_return`: drives that are away may mend it.
+    pub(crate) fn damaged(&mut self, words: String, may_return: bool) {
+        self.may_return.extend(may_return.then(|| words.clone()));
+        self.damage.push(words);
+    }
 }
 
 /// Sets whose ends are verified side by side: each may have several segments in memory.
@@ -180,7 +190,8 @@ impl Engine {
                 Err(error) => Err(error.to_string()),
             };
             if let Err(why) = loaded {
-                report.damage.push(format!("the snapshot of the index cannot be read: {why}"));
+                let may_return = pieces.iter().any(|piece| self.may_return(piece.set));
+                report.damaged(format!("the snapshot of the index cannot be read: {why}"), may_return);
                 report.snapshot_lost = true;
                 drop(loader);
                 self.put_index(self.index_place.fresh()?);
@@ -294,7 +305,7 @@ impl Engine {
                 return Ok(());
             }
             Examined::Damaged(why) | Examined::Unread(why) => {
-                report.damage.push(format!("{id}: {why}"));
+                report.damaged(format!("{id}: {why}"), self.may_return(id));
                 set.found_damaged();
                 return Ok(());
             }
@@ -302,9 +313,8 @@ impl Engine {
         };
         report.digests += usize::from(closed);
         let is_known = unread.is_none();
-        report.damage.extend(unread.map(|why| format!("{id}: {why}")));
-        if let Some(lost) = &lost {
-            report.damage.push(format!("{id}: {lost}"));
+        for why in unread.iter().chain(&lost) {
+            report.damaged(format!("{id}: {why}"), self.may_return(id));
         }
         let of_snapshot = digest.items.iter().any(is_snapshot);
         // Entries of the newest snapshot that lie in it stand (AS-REC-4), also of items that were not found today: then it

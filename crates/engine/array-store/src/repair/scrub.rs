@@ -3,6 +3,9 @@
 //!
 //! A zone cannot be mended in place: a damaged one is replaced as a lost one is; where no zone is free for that, what
 //! lives in its set is moved by cleaning.
+//!
+//! # Invariants
+//! - AS-SCRUB-1: contents that a drive may bring back, which is away and was not given up, are told as away and not as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -52,6 +55,15 @@ pub struct ScrubReport {
     pub repaired: usize,
     /// Losses beyond parity.
     pub lost: Vec<Finding>,
+    /// Contents that cannot be read, but for what drives may bring back that are away and were not given up.
+    pub away: Vec<Finding>,
+}
+
+impl ScrubReport {
+    /// Adds what cannot be read; `away`: a drive may bring it back.
+    pub(crate) fn lacks(&mut self, finding: Finding, away: bool) {
+        if away { &mut self.away } else { &mut self.lost }.push(finding);
+    }
 }
 
 /// State of a verified set.
@@ -60,7 +72,8 @@ struct Verified {
     bytes: u64,
     /// Damaged zones, and the objects of which they hold something that is.
     bad: BTreeMap<Member, Names>,
-    lost: Vec<Finding>,
+    /// As [`ScrubReport::lacks`].
+    lacks: Vec<(Finding, bool)>,
 }
 
 /// Contents of a set, and a pin on it: it is not reset as long as this lives.
@@ -96,7 +109,7 @@ impl Engine {
             progress(&report);
             self.wait_for(options.bytes_per_second, report.bytes, began).await;
         }
-        report.lost.extend(self.name_unlisted(unlisted, false).await?);
+        self.name_unlisted(unlisted, false, &mut report).await?;
         Ok(report)
     }
 
@@ -139,6 +152,11 @@ impl Engine {
         self.drives.usable(member.drive).is_none() && !self.superblock.recorded.borrow().contains(&member.drive)
     }
 
+    /// True if what a set lacks may come back with a drive.
+    pub(crate) fn may_return(&self, id: SetId) -> bool {
+        self.sets.get(id).is_some_and(|set| set.has_member(|member| self.is_away(member)))
+    }
+
     /// Verifies a set, and mends it unless it is only to be looked at.
     pub(crate) async fn scrub_set(
         self: &Rc<Self>,
@@ -149,8 +167,7 @@ impl Engine {
     ) -> Result<()> {
         let mut unlisted = Unlisted::new();
         self.look_at_set(id, set, read_only, report, &mut unlisted).await?;
-        report.lost.extend(self.name_unlisted(unlisted, true).await?);
-        Ok(())
+        self.name_unlisted(unlisted, true, report).await
     }
 
     /// The same, but for the objects of contents that cannot be told: they are looked for in the whole index, later and at
@@ -232,7 +249,7 @@ impl Engine {
     ) -> Result<Verified> {
         // They lack their list of objects, and no bytes of objects.
         let bad = std::mem::take(&mut contents.bad).into_iter().map(|member| (member, Names::new()));
-        let mut verified = Verified { bytes: 0, bad: bad.collect(), lost: Vec::new() };
+        let mut verified = Verified { bytes: 0, bad: bad.collect(), lacks: Vec::new() };
         let mut rests = Rests::new(&self.rt, gently);
         let (items, members) = (&contents.items, set.ordered_members(id));
         let mut checks =
@@ -245,7 +262,9 @@ impl Engine {
             let needed = if matches!(item.body, ItemBody::Segment(_)) { self.code.data() } else { 1 };
             if count < needed {
                 // Another zone in its place would have nothing to hold.
-                verified.lost.extend(self.what_lives_in(id, item)?);
+                let away = members.iter().filter(|member| self.is_away(member)).count();
+                let found = self.what_lives_in(id, item)?;
+                verified.lacks.extend(found.into_iter().map(|finding| (finding, count + away >= needed)));
                 continue;
             }
             let there = |member: &Member| self.drives.usable(member.drive).is_some();
@@ -277,7 +296,7 @@ impl Engine {
     fn add_to(&self, report: &mut ScrubReport, id: SetId, verified: &Verified) -> Result<()> {
         report.done += 1;
         report.bytes += verified.bytes;
-        report.lost.extend(verified.lost.iter().cloned());
+        verified.lacks.iter().cloned().for_each(|(finding, away)| report.lacks(finding, away));
         for (member, names) in &verified.bad {
             let place = format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
             report.damaged.push(Finding::at(place, self.touched(names.iter())?));
@@ -310,7 +329,7 @@ impl Engine {
         join_all(checks).await.into_iter().map(|found| matches!(found, Ok(Some(())))).collect()
     }
 
-    /// The losses of objects that lose something with an item.
+    /// What objects lose with an item.
     fn what_lives_in(&self, id: SetId, item: &DigestItem) -> Result<Vec<Finding>> {
         let lost = |part: &Part| {
             let what = format!("{} bytes from byte {} on ({id}, block {})", part.length, part.offset, item.block);

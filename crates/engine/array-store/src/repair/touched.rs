@@ -10,6 +10,7 @@ use shingle_store_api::{Finding, NAMES_MAX, Touched};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::object::own_names::is_own;
+use crate::repair::scrub::ScrubReport;
 use crate::types::{PartPlace, SetId};
 
 /// Parts of the index that are looked at in one step.
@@ -34,11 +35,16 @@ impl Engine {
         Ok(touched)
     }
 
-    /// The sets' losses, with the objects that the index has in them; others may have been there. One pass over the index
-    /// is for all of them.
-    pub(crate) async fn name_unlisted(self: &Rc<Self>, unlisted: Unlisted, gently: bool) -> Result<Vec<Finding>> {
+    /// Reports the sets whose contents cannot be told, with the objects that the index has in them; others may have been
+    /// there. One pass over the index is for all of them.
+    pub(crate) async fn name_unlisted(
+        self: &Rc<Self>,
+        unlisted: Unlisted,
+        gently: bool,
+        report: &mut ScrubReport,
+    ) -> Result<()> {
         if unlisted.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let mut known: BTreeMap<SetId, (Vec<Bytes>, u64)> = BTreeMap::new();
         known.extend(unlisted.iter().map(|(id, _)| (*id, Default::default())));
@@ -63,11 +69,11 @@ impl Engine {
             self.rt.yield_now().await;
             rests.rest().await;
         }
-        let found = unlisted.into_iter().map(|(id, why)| {
+        for (id, why) in unlisted {
             let (first, more) = known.get(&id).cloned().unwrap_or_default();
             let objects = Touched { more, untold: true, ..self.touched(first.iter())? };
-            Ok(Finding::at(format_args!("{id}: {why}"), objects))
-        });
-        found.collect()
+            report.lacks(Finding::at(format_args!("{id}: {why}"), objects), self.may_return(id));
+        }
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! EVICT, GATHER, READMIT: drives that blink, come back, answer and fail, or whose superblocks cannot be read.
 
+mod away;
 mod given_up;
 mod history;
 mod superblocks;
@@ -14,8 +15,8 @@ use crate::common::{ArrayShape, Content, Model, ModelObject, content, formatted,
 use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
 use shingle_array_store::{
-    ArrayDrive, ArrayStore, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions, SetInspection,
-    SetState, inspect,
+    ArrayDrive, ArrayStore, CheckOptions, DriveId, ErrorKind, IndexPlace, Options, RebuildOptions, ScrubOptions,
+    SetInspection, SetState, check, inspect,
 };
 use shingle_base::{Blocks, ZoneId};
 use shingle_erasure::Code;
