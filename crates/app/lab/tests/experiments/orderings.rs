@@ -35,6 +35,7 @@ fn no_experiment_is_left_out() {
     let names: Vec<&str> = experiments::all().iter().map(|experiment| experiment.name).collect();
     let tested = [
         "calibrate",
+        "skylight",
         "micro-write",
         "micro-read",
         "access-pattern",
@@ -63,6 +64,20 @@ fn modelled_drives_are_as_fast_as_the_real_ones() {
         assert_eq!(row.reproduced, Some(Verdict::Yes), "{}: {}", row.id, row.note);
     }
     assert!(found.rows.len() >= 15, "only {} figures are published", found.rows.len());
+}
+
+#[test]
+fn drives_are_told_by_their_times() {
+    let found = run("skylight", &mut context());
+    assert_eq!(ours(&found, "conventional drives called shingled"), 0.0);
+    for what in ["type", "cleaning", "place of the cache"] {
+        assert_eq!(ours(&found, &format!("drawn: {what}: right")), 100.0, "{what}");
+    }
+    let table: Vec<_> = found.rows.iter().filter(|row| row.id.contains("until cleaning")).collect();
+    assert_eq!(table.len(), 5);
+    for row in table {
+        assert_eq!(row.reproduced, Some(Verdict::Yes), "{}: {:?}", row.id, row.paper_config);
+    }
 }
 
 #[test]

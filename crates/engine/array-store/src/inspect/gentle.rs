@@ -106,7 +106,7 @@ impl Engine {
             }
         }
         self.compare(&window, began, true, &mut told).await?;
-        self.name_unlisted(unlisted, true, &mut told).await?;
+        told.lacks_all(self.name_unlisted(unlisted, true).await?);
         report.sets = told.sets;
         report.bytes = told.bytes;
         (report.repairable, report.lost, report.away) = (told.damaged, told.lost, told.away);

@@ -64,6 +64,10 @@ impl ScrubReport {
     pub(crate) fn lacks(&mut self, finding: Finding, away: bool) {
         if away { &mut self.away } else { &mut self.lost }.push(finding);
     }
+
+    pub(crate) fn lacks_all(&mut self, findings: impl IntoIterator<Item = (Finding, bool)>) {
+        findings.into_iter().for_each(|(finding, away)| self.lacks(finding, away));
+    }
 }
 
 /// State of a verified set.
@@ -109,7 +113,7 @@ impl Engine {
             progress(&report);
             self.wait_for(options.bytes_per_second, report.bytes, began).await;
         }
-        self.name_unlisted(unlisted, false, &mut report).await?;
+        report.lacks_all(self.name_unlisted(unlisted, false).await?);
         Ok(report)
     }
 
@@ -167,7 +171,8 @@ impl Engine {
     ) -> Result<()> {
         let mut unlisted = Unlisted::new();
         self.look_at_set(id, set, read_only, report, &mut unlisted).await?;
-        self.name_unlisted(unlisted, true, report).await
+        report.lacks_all(self.name_unlisted(unlisted, true).await?);
+        Ok(())
     }
 
     /// The same, but for the objects of contents that cannot be told: they are looked for in the whole index, later and at
@@ -296,7 +301,7 @@ impl Engine {
     fn add_to(&self, report: &mut ScrubReport, id: SetId, verified: &Verified) -> Result<()> {
         report.done += 1;
         report.bytes += verified.bytes;
-        verified.lacks.iter().cloned().for_each(|(finding, away)| report.lacks(finding, away));
+        report.lacks_all(verified.lacks.iter().cloned());
         for (member, names) in &verified.bad {
             let place = format!("{id}: {} of {}", member.zone, self.drives.name(member.drive));
             report.damaged.push(Finding::at(place, self.touched(names.iter())?));
@@ -329,7 +334,7 @@ impl Engine {
         join_all(checks).await.into_iter().map(|found| matches!(found, Ok(Some(())))).collect()
     }
 
-    /// What objects lose with an item.
+    /// Losses of objects in an item.
     fn what_lives_in(&self, id: SetId, item: &DigestItem) -> Result<Vec<Finding>> {
         let lost = |part: &Part| {
             let what = format!("{} bytes from byte {} on ({id}, block {})", part.length, part.offset, item.block);

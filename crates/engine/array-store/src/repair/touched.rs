@@ -10,7 +10,6 @@ use shingle_store_api::{Finding, NAMES_MAX, Touched};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::object::own_names::is_own;
-use crate::repair::scrub::ScrubReport;
 use crate::types::{PartPlace, SetId};
 
 /// Parts of the index that are looked at in one step.
@@ -35,16 +34,15 @@ impl Engine {
         Ok(touched)
     }
 
-    /// Reports the sets whose contents cannot be told, with the objects that the index has in them; others may have been
-    /// there. One pass over the index is for all of them.
+    /// The sets whose contents cannot be told, with the objects that the index has in them; others may have been there. With
+    /// each, if it may return. One pass over the index is for all of them.
     pub(crate) async fn name_unlisted(
         self: &Rc<Self>,
         unlisted: Unlisted,
         gently: bool,
-        report: &mut ScrubReport,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Finding, bool)>> {
         if unlisted.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut known: BTreeMap<SetId, (Vec<Bytes>, u64)> = BTreeMap::new();
         known.extend(unlisted.iter().map(|(id, _)| (*id, Default::default())));
@@ -69,11 +67,11 @@ impl Engine {
             self.rt.yield_now().await;
             rests.rest().await;
         }
-        for (id, why) in unlisted {
+        let found = unlisted.into_iter().map(|(id, why)| {
             let (first, more) = known.get(&id).cloned().unwrap_or_default();
             let objects = Touched { more, untold: true, ..self.touched(first.iter())? };
-            report.lacks(Finding::at(format_args!("{id}: {why}"), objects), self.may_return(id));
-        }
-        Ok(())
+            Ok((Finding::at(format_args!("{id}: {why}"), objects), self.may_return(id)))
+        });
+        found.collect()
     }
 }
