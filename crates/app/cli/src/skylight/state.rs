@@ -59,7 +59,8 @@ pub(super) fn load(path: &Path, identity: &str) -> Outcome<Option<Findings>> {
 pub(super) fn save(path: &Path, identity: &str, findings: &Findings) -> Outcome {
     let state =
         State { kind: KIND.to_owned(), schema: SCHEMA, identity: identity.to_owned(), findings: findings.clone() };
-    let new = path.with_extension("new");
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     std::fs::write(&new, serde_json::to_string(&state)?).map_err(failed)?;
     std::fs::rename(&new, path).map_err(failed)

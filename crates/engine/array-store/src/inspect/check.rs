@@ -1,6 +1,6 @@
 //! Looking at a whole array without changing it: does everything that the index names lie where it says, whole?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use shingle_runtime::Runtime;
@@ -99,7 +99,9 @@ pub async fn check(
         lacks.sort();
         lacks.dedup();
     }
-    let (away, lost) = found.damage.into_iter().partition(|words| found.may_return.contains(words));
+    // Of many sets: each is looked for once.
+    let may_return: BTreeSet<String> = found.may_return.into_iter().collect();
+    let (away, lost) = found.damage.into_iter().partition(|words| may_return.contains(words));
     add_found(&mut report.lost, lost);
     add_found(&mut report.away, away);
     store.close().await?;

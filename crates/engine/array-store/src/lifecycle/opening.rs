@@ -114,7 +114,7 @@ impl ArrayStore {
         let mut report = engine.recover(&reports, clean, ordered).await?;
         // Missing records may be newer than the found ones, or deletions.
         if let Some(lacks) = lacks {
-            report.damaged(lacks.message, true);
+            report.damaged(lacks.message, !engine.drives.is_known_failed());
         }
         if read_only {
             if buffer.id != 0 {
