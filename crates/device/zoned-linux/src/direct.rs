@@ -4,8 +4,8 @@
 //! lies on the drive: a writable one loses it.
 //!
 //! # Invariants
-//! - ZL-DIR-1: nothing is written unless it was opened to be written, which takes a node from every other program, and is refused while
-//!   the kernel uses the drive (mounts, swap, devices made of it).
+//! - ZL-DIR-1: nothing is written unless it was opened to be written, which takes a node or file from every other program of this project, and is
+//!   refused while one has it, or the kernel uses the drive (mounts, swap, devices made of it).
 
 use std::fs::{File, OpenOptions as FileOptions};
 use std::io;
@@ -22,7 +22,7 @@ use crate::any::is_node;
 use crate::device::{self, OpenOptions};
 use crate::drive::{Drive, WriteCache, ZonedModel};
 use crate::error::{OpenError, OpenErrorKind};
-use crate::node::Node;
+use crate::node::{self, Node};
 use crate::signature;
 
 /// Kind of a command.
@@ -114,9 +114,13 @@ impl DirectDrive {
             }
             _ => {
                 let flags = libc::O_DIRECT;
-                Open::File(
-                    FileOptions::new().read(true).write(writable).custom_flags(flags).open(path).map_err(direct)?,
-                )
+                let file = FileOptions::new().read(true).write(writable).custom_flags(flags).open(path);
+                let file = file.map_err(direct)?;
+                if writable {
+                    // It may be an emulated drive that somebody has open.
+                    node::lock(&file, path)?;
+                }
+                Open::File(file)
             }
         };
         let blocks = drive.as_ref().map_or(metadata.len(), |drive| drive.size_bytes) / BLOCK_SIZE as u64;

@@ -121,7 +121,7 @@ impl Drop for Held {
 
 /// Takes the lock that tells others, the device manager among them, to leave the drive alone.
 #[expect(clippy::disallowed_methods, reason = "opening blocks its caller, and no runtime is at hand")]
-fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {
             Ok(()) => return Ok(()),

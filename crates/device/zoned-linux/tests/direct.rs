@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use shingle_zoned_linux::{DirectCommand, DirectDrive, DirectOp};
+use shingle_zoned_linux::{DirectCommand, DirectDrive, DirectOp, OpenErrorKind};
 
 /// A file of some blocks of zeros in the build's own folder, whose file system has direct access.
 struct Scratch(PathBuf);
@@ -66,6 +66,19 @@ fn a_file_opened_to_be_read_is_not_written() {
     assert!(std::fs::read(&scratch.0).unwrap().iter().all(|&byte| byte == 0));
     assert!(drive.run(4, &[command(DirectOp::Read, 16, 1)]).is_err(), "behind the end");
     assert!(drive.run(4, &[]).unwrap().is_empty());
+}
+
+/// ZL-DIR-1: an emulated drive that somebody has open is not destroyed.
+#[test]
+fn a_file_in_use_is_not_written() {
+    let scratch = Scratch::new("direct-used", 16);
+    let owner = File::open(&scratch.0).unwrap();
+    owner.try_lock().unwrap();
+    assert!(DirectDrive::open(&scratch.0, false).is_ok());
+    let error = DirectDrive::open(&scratch.0, true).err().unwrap();
+    assert!(matches!(error.kind, OpenErrorKind::InUse), "{error}");
+    drop(owner);
+    assert!(DirectDrive::open(&scratch.0, true).is_ok());
 }
 
 #[test]
