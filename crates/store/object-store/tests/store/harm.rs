@@ -267,6 +267,7 @@ fn chain(seed: u64) -> (u64, u64) {
     let data = META_ZONES..geometry.zone_count;
     let mut index = MemoryIndex::new();
     let mut model = Model::default();
+    let mut rotten = false;
     for number in 0..LIVES {
         // The first makes the bucket; after the last one everything is settled.
         let calm = number == 0 || number + 1 == LIVES;
@@ -279,7 +280,7 @@ fn chain(seed: u64) -> (u64, u64) {
         let silent = drawn.iter().flatten().any(|life| life.harm == Harm::Silent);
         let offline =
             |medium: &Medium| data.clone().any(|zone| medium.image().zone(ZoneId(zone)).state == ZoneState::Offline);
-        let whole = calm && most < Harm::Silent && !media.iter().any(offline);
+        let whole = calm && most < Harm::Silent && !rotten && !media.iter().any(offline);
         (media, index, model) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let devices: Vec<SimDevice> = media
                 .into_iter()
@@ -324,8 +325,12 @@ fn chain(seed: u64) -> (u64, u64) {
             match most {
                 _ if number + 2 == LIVES => medium.heal(),
                 Harm::Passing => hide(&mut random, medium, &data),
-                _ if wear(&mut random, medium, &geometry, &data) == Harm::Silent => model.excuse_all(),
-                _ => {}
+                _ => {
+                    if wear(&mut random, medium, &geometry, &data) == Harm::Silent {
+                        rotten = true;
+                        model.excuse_all();
+                    }
+                }
             }
         }
         match random.below(4) {
