@@ -1,5 +1,9 @@
 //! Opening an array: what is on its drives, in its buffer and in its index becomes one state, and is durable before it
 //! is shown.
+//!
+//! # Invariants
+//! - AS-LOSS-2: an accepted loss of the drives with the newest superblocks outlasts them: should they come back, theirs are older
+//!   than those that the array has written since.
 
 use std::path::PathBuf;
 
@@ -75,6 +79,7 @@ impl ArrayStore {
         let mut gathered = gather(rt, drives, options.hung_after).await?;
         let careful = !options.read_only && !options.accept_loss;
         let mut lacks = gathered.is_newest().err();
+        let unseen = lacks.is_some();
         if careful && let Some(error) = lacks {
             return Err(error);
         }
@@ -140,7 +145,8 @@ impl ArrayStore {
             engine.superblock.lost_before.set(engine.superblock.opened.get());
         }
         // Of two openings neither of which saw the other's superblock, the later one's counts.
-        engine.superblock.generation.set(engine.superblock.generation.get().max(engine.superblock.opened.get()));
+        let later = engine.superblock.generation.get().max(engine.superblock.opened.get());
+        engine.superblock.generation.set(if unseen { above_unseen(later) } else { later });
         if !ordered {
             // The process before may have been killed with all of it in caches: what was found is durable before it is
             // shown, and before a superblock counts on it. (AS-REC-6)
@@ -175,6 +181,13 @@ impl ArrayStore {
         }
         Ok((Self(engine), report))
     }
+}
+
+/// A generation above all that unseen superblocks may have. Theirs follow the clock of the opening that wrote them, in
+/// nanoseconds, and no clock is taken to be nine years ahead. (AS-LOSS-2)
+fn above_unseen(generation: u64) -> u64 {
+    const NINE_YEARS: u64 = 1 << 58;
+    if generation < u64::MAX / 2 { generation + NINE_YEARS } else { generation }
 }
 
 /// Largest number of drives that a set of a superblock lacks.
