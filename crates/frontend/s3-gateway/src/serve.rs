@@ -30,7 +30,7 @@ use crate::host::Domain;
 use crate::keys::Keys;
 use crate::metrics::GatewayMetrics;
 use crate::operations::Listed;
-use crate::options::{HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
+use crate::options::{HEAD_BYTES_MAX, HEADERS_MAX, Limits, Options, PIECE_BYTES, XML_BYTES_MAX};
 use crate::ranges::PassedOver;
 use crate::request_body::{Fate, RequestBody};
 use crate::seats::{Seat, Seats};
@@ -39,8 +39,10 @@ use crate::signing_date;
 use crate::stall::Socket;
 use crate::xml;
 
-/// The bytes a connection's read buffer may grow to: half a piece, so that few reads fill one.
-const READ_BUFFER_BYTES: usize = PIECE_BYTES / 2;
+/// The bytes a connection's read buffer may grow to, as far as memory allows: half a piece, so that few reads fill one.
+const READ_BUFFER_BYTES_MAX: usize = PIECE_BYTES / 2;
+/// It must hold a head, and be worth a system call.
+const READ_BUFFER_BYTES_MIN: usize = 4 * HEAD_BYTES_MAX;
 /// Seconds after which a client may try again what could not be served for now.
 const RETRY_AFTER_S: &str = "5";
 /// Pause after the operating system refused a connection (no descriptors left, most often).
@@ -156,6 +158,12 @@ impl Gateway {
     }
 }
 
+/// All read buffers together take half as much as bodies may.
+fn read_buffer_bytes(limits: &Limits) -> usize {
+    let each = limits.memory.limit() / 2 / limits.connections_max.max(1) as u64;
+    usize::try_from(each).unwrap_or(usize::MAX).clamp(READ_BUFFER_BYTES_MIN, READ_BUFFER_BYTES_MAX)
+}
+
 /// The service, without its credentials yet.
 pub(crate) fn builder(store: Arc<dyn ObjectStore>, region: String, limits: Limits) -> S3ServiceBuilder {
     let mut config = S3Config::default();
@@ -177,14 +185,14 @@ impl Inner {
         let peer = socket.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let io = TokioIo::new(Socket::new(socket, &self.limits, self.metrics.clone(), Some(seat.clone())));
         let service = service_fn(|request| {
-            let (inner, busy) = (self.clone(), seat.busy());
+            let (inner, busy) = (self.clone(), seat.busy(request.method()));
             async move { Ok::<_, HttpError>(inner.answer(request, peer).await?.map(|body| busy.until_sent(body))) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_timeout)
             .max_headers(HEADERS_MAX)
-            .max_buf_size(READ_BUFFER_BYTES)
+            .max_buf_size(read_buffer_bytes(&self.limits))
             .serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
         let result = tokio::select! {
@@ -289,5 +297,26 @@ impl<'a> Gauge<'a> {
 impl Drop for Gauge<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shingle_runtime::memory::Memory;
+
+    #[test]
+    fn read_buffers_shrink_with_the_memory_that_there_may_be() {
+        let bytes = |memory, connections_max| {
+            read_buffer_bytes(&Limits {
+                memory: Memory::new(memory, connections_max),
+                connections_max,
+                ..Limits::default()
+            })
+        };
+        assert_eq!(read_buffer_bytes(&Limits::default()), 512 << 10);
+        assert_eq!(bytes(256 << 20, 1024), 128 << 10);
+        assert_eq!(bytes(1 << 20, 1 << 20), READ_BUFFER_BYTES_MIN);
+        assert_eq!(bytes(1 << 40, 1), READ_BUFFER_BYTES_MAX);
     }
 }
