@@ -112,7 +112,7 @@ impl Connection {
 }
 
 impl Taken {
-    /// Who has to go for a newcomer. (GW-SEAT-2, GW-SEAT-3)
+    /// The connection that goes for a newcomer. (GW-SEAT-2, GW-SEAT-3)
     fn leaver(&self) -> Option<&Connection> {
         let silent = |one: &Connection| one.silent_for().filter(|time| *time >= SILENT_MIN);
         self.longest(silent).or_else(|| self.longest(Connection::late_for))
