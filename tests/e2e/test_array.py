@@ -159,7 +159,7 @@ def test_a_missing_drive_is_named_and_done_without_if_told_so(array):
     for name, data in OBJECTS.items():
         assert array.get(name) == data, name
     for command in (["rm", "large"], ["gc"], ["snapshot"]):
-        array.refused(*command, says=[gone.name, "--degraded"], status=1)
+        array.refused(*command, says=[gone.name, "--degraded"], status=8)
     gone.with_suffix(".away").rename(gone)
     assert all(drive["state"] == "ok" for drive in array.stat()["drives"])
     gone.rename(gone.with_suffix(".away"))
@@ -182,7 +182,7 @@ def test_a_drive_that_was_given_up_is_taken_back(array):
     array.run("rm", "films/small", "--degraded")
     away.rename(gone)
     assert [drive["state"] for drive in array.stat()["drives"]].count("out of use") == 1
-    array.refused("readmit", "drive 1", says=["disk1", "given up"], status=1)
+    array.refused("readmit", "drive 1", says=["disk1", "given up"], status=8)
     back = json.loads(array.run("readmit", gone, "--json"))
     [drive] = back["readmitted"]
     assert (drive["was"], drive["drive"], back["failed"]) == (3, 6, 0) and drive["missed"] > 0
@@ -228,7 +228,7 @@ def test_two_missing_drives_of_5_plus_1_are_an_error_that_names_them(array):
         drive.rename(drive.with_suffix(".away"))
     names = [drive.name for drive in array.drives[1:3]]
     array.refused("get", "large", says=[*names, "2 of", "without 1"], status=1)
-    array.refused("rm", "large", "--degraded", says=[*names, "2 of", "without 1"], status=1)
+    array.refused("rm", "large", "--degraded", says=[*names, "2 of", "without 1"], status=8)
     assert "missing" in array.run("dump")
     # Back again, all is there.
     for drive in array.drives[1:3]:
@@ -268,7 +268,7 @@ def test_a_drive_too_many_is_not_given_up_even_if_told_so(tmp_path, blank):
     # What can be read is: it may be older than what is missing, and that is said.
     seen = shingle("array", "ls", "--array", array.file)
     assert seen.returncode == 0 and second.name in seen.stderr and "without 1" in seen.stderr, seen
-    array.refused("rm", "large", "--degraded", says=[second.name, "without 1"], status=1)
+    array.refused("rm", "large", "--degraded", says=[second.name, "without 1"], status=8)
     second.with_suffix(".away").rename(second)
     assert array.get("large") == OBJECTS["large"]
 
@@ -298,11 +298,11 @@ def test_the_array_file_may_be_named_in_the_environment(array):
 
 
 def test_what_makes_no_sense_is_refused_in_words(array, tmp_path):
-    refused("array", "ls", says=["--array", "--drive", "SHINGLE_ARRAY"], status=1)
-    refused("array", "ls", "--array", tmp_path / "nowhere.toml", says=["nowhere.toml"], status=1)
+    refused("array", "ls", says=["--array", "--drive", "SHINGLE_ARRAY"], status=8)
+    refused("array", "ls", "--array", tmp_path / "nowhere.toml", says=["nowhere.toml"], status=8)
     for text, says in (("drives = []", "no drives"), ("drives = 5", "drives"), ("colour = 1\ndrives = ['a']", "colour")):
         (tmp_path / "bad.toml").write_text(text)
-        refused("array", "ls", "--array", tmp_path / "bad.toml", says=["bad.toml", says], status=1)
+        refused("array", "ls", "--array", tmp_path / "bad.toml", says=["bad.toml", says], status=8)
     array.refused("put", "", array.file, says=["name"])
     array.refused("put", "n" * 1281, array.file, says=["1280"])
     array.refused("put", "name", tmp_path / "nowhere", says=["nowhere"])
@@ -327,7 +327,7 @@ def test_a_drive_of_another_array_is_named(array, tmp_path):
     ok("array", "format", "--code", "1+1", *others)
     text = array.file.read_text().replace("disk5", "other1")
     array.file.write_text(text)
-    array.refused("ls", says=["another array", "shingle"], status=1)
+    array.refused("ls", says=["another array", "shingle"], status=8)
 
 
 def blank_drive(folder, name, size="128MiB"):
@@ -339,7 +339,7 @@ def blank_drive(folder, name, size="128MiB"):
 def test_a_lost_drive_is_replaced_by_a_new_one_and_another_may_be_lost(array, tmp_path):
     filled(array)
     array.drives[2].unlink()
-    array.refused("add", blank_drive(tmp_path, "new.shingle"), says=["disk2", "--degraded"], status=1)
+    array.refused("add", blank_drive(tmp_path, "new.shingle"), says=["disk2", "--degraded"], status=8)
     # It may only be unplugged.
     array.refused("rebuild", says=["disk2", "unplugged", "--yes"], status=1)
     assert {drive["in_use"] for drive in array.stat()["drives"]} == {True}

@@ -77,6 +77,61 @@ def test_a_drive_without_a_store_is_told_so(tmp_path):
     refused("chunk", "check", path, status=8)
 
 
+def everything_below(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_looking_where_there_is_no_store_is_status_8_and_makes_nothing(tmp_path):
+    """Of each verb that looks: on nothing, directories, files, and drives that hold no store."""
+    ok("drive", "create", tmp_path / "blank.shingle", "--size", "64MiB", "--zone-size", "4MiB")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "photo.jpg").write_bytes(b"a photo")
+    (tmp_path / "blank.toml").write_text('drives = ["blank.shingle"]\n')
+    (tmp_path / "away.toml").write_text('drives = ["away.shingle"]\n')
+    before = everything_below(tmp_path)
+    for name in ("nowhere", "empty", "photo.jpg", "blank.shingle"):
+        at = tmp_path / name
+        for verb in (["ls"], ["stat"], ["check"], ["dump"], ["get"]):
+            chunk = ["2a"] if verb == ["get"] else []
+            refused("chunk", *verb, at, *chunk, status=8, says=[name])
+        for verb in (["ls"], ["stat"], ["stat", "b/k"], ["check"], ["get", "b/k"]):
+            refused("object", *verb, "--data", at, status=8, says=[name])
+        if name != "blank.shingle":
+            refused("drive", "report", at, status=8, says=[name])
+            refused("drive", "map", at, status=8, says=[name])
+    for name in ("nowhere.toml", "empty", "photo.jpg", "blank.toml", "away.toml"):
+        named = {"blank.toml": "blank.shingle", "away.toml": "away.shingle"}.get(name, name)
+        for verb in (["ls"], ["stat"], ["stat", "a"], ["check"], ["dump"], ["get", "a"], ["salvage"]):
+            refused("array", *verb, "--array", tmp_path / name, status=8, says=[named])
+    assert everything_below(tmp_path) == before
+
+
+def test_nothing_is_asked_about_that_cannot_be_done_or_costs_nothing(tmp_path):
+    """Of formats and of making drives anew."""
+    tiny, disk = tmp_path / "tiny.shingle", tmp_path / "disk.shingle"
+    ok("drive", "create", tiny, "--size", "64MiB", "--zone-size", "4MiB")
+    ok("drive", "create", disk, "--size", "64MiB", "--zone-size", "4MiB")
+    ok("chunk", "format", tiny)
+    # Too few zones: there is no question to answer.
+    said = refused("chunk", "format", tiny, "--force", "--metazones", "100", says=["at least 107", "tiny.shingle"])
+    assert "--yes" not in said and "will be lost" not in said, said
+    ok("chunk", "check", tiny)
+    said = refused("drive", "create", disk, "--size", "64MiB", "--overwrite", says=["--yes", "nothing in its zones"])
+    assert "will be lost" not in said, said
+    refused("drive", "create", tiny, "--size", "64MiB", "--overwrite", says=["chunk store", "will be lost", "--yes"])
+    # Nothing is there to be lost.
+    ok("chunk", "format", disk, "--force")
+
+
+def test_zones_with_bytes_of_nobody_known_are_asked_about(drive):
+    # Its superblock is gone, and all other zones are as they were.
+    ok("drive", "reset", drive, "2", "--yes")
+    refused("chunk", "format", drive)
+    refused("chunk", "format", drive, "--force", says=["no store", "will be lost", "--yes"])
+    refused("drive", "create", drive, "--size", "64MiB", "--overwrite", says=["no store", "will be lost", "--yes"])
+    ok("chunk", "format", drive, "--force", "--yes")
+
+
 def test_a_store_is_not_formatted_over(drive):
     refused("chunk", "format", drive, says=["force"])
     assert "2a" in ok("chunk", "ls", drive)

@@ -84,7 +84,7 @@ def test_an_array_is_found_by_its_drives_and_a_server_without_it_says_nothing(sh
     assert ok("array", "ls", *drives, "--data", shelf.server.data)
     # The folder of a server, as it is found where it is started.
     done = shingle("array", "ls", "--array", shelf.file, cwd=tmp_path)
-    assert done.returncode == 1 and "--data" in done.stderr and "in use" in done.stderr, done.stderr
+    assert done.returncode == 8 and "--data" in done.stderr and "in use" in done.stderr, done.stderr
     os.rename(shelf.server.data, tmp_path / "shingle-data")
     assert shingle("array", "ls", "--array", shelf.file, cwd=tmp_path).returncode == 0
     other = tmp_path / "other"

@@ -1,5 +1,6 @@
 //! `shingle chunk`: the chunk store on a drive, without a server.
 
+use std::error::Error;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -174,7 +175,8 @@ fn with_store_as<T, F: Future<Output = Outcome<T>>>(
     work: impl FnOnce(ChunkStore, RecoveryReport) -> F,
 ) -> Outcome<T> {
     shingle_runtime::real::run(|rt| async move {
-        let (store, report) = ChunkStore::open(&rt, device::open(&path, &rt).await?, options).await?;
+        let drive = device::open(&path, &rt).await?;
+        let (store, report) = ChunkStore::open(&rt, drive, options).await.map_err(|error| not_opened(&path, &error))?;
         for damage in &report.damage {
             note!("shingle: damaged: {damage}");
         }
@@ -217,15 +219,18 @@ impl Format {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
             let open = OpenOptions { force: self.force, keep_open: false };
             let device = device::open_with(&self.drive, &rt, open).await?;
-            let (drive, content) = (self.drive.display(), inventory::content(&device).await);
-            if matches!(content, Content::Array(_)) && !self.force {
-                return Err(Failure::new(format!("{drive}: {content}: add --force to format it all the same")));
+            ChunkStore::layout_of(device.geometry(), &options).map_err(|error| named(&self.drive, &error))?;
+            let drive = self.drive.display();
+            if !self.force {
+                let content = inventory::content(&device).await;
+                if matches!(content, Content::Array(_)) {
+                    return Err(Failure::new(format!("{drive}: {content}: add --force to format it all the same")));
+                }
+            } else if let Some(data) = device::data_on(&device).await? {
+                confirm(self.yes, &format!("{drive}: {data}: all that it holds will be lost"))?;
             }
-            if self.force && content != Content::Nothing {
-                confirm(self.yes, &format!("{drive}: {content}: all that it holds will be lost"))?;
-            }
-            let id = ChunkStore::format(&rt, device, &options).await?;
-            say!("{}: store {id}", self.drive.display());
+            let id = ChunkStore::format(&rt, device, &options).await.map_err(|error| named(&self.drive, &error))?;
+            say!("{drive}: store {id}");
             Ok(())
         })?
     }
@@ -310,8 +315,13 @@ impl Get {
     }
 }
 
-fn named(path: &Path, error: &std::io::Error) -> Failure {
+fn named(path: &Path, error: &dyn Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
+}
+
+/// Of a drive whose store cannot be looked at.
+fn not_opened(path: &Path, error: &dyn Error) -> Failure {
+    named(path, error).not_run()
 }
 
 fn chunk_json(stat: &ChunkStat) -> serde_json::Value {
@@ -358,10 +368,9 @@ impl Store {
             let report = shingle_chunk_store::check(&rt, device, |done, all| {
                 progress.show_part(&format!("{done} of {}", counted(all, "chunk")), 0, done, all);
             });
-            Ok::<_, Failure>(report.await?)
+            report.await.map_err(|error| not_opened(&self.drive, &error))
         });
-        let not_run = |failure: Failure| failure.with_status(status::NOT_RUN);
-        let report = checked.map_err(|error| not_run(error.into()))?.map_err(not_run)?;
+        let report = checked.map_err(|error| Failure::from(error).not_run())??;
         let lines = |places: &[Damage]| places.iter().map(ToString::to_string).collect::<Vec<String>>();
         let (damage, warnings) = (lines(&report.damage), lines(&report.recovery.mended));
         if self.json {
@@ -379,7 +388,8 @@ impl Store {
 
     fn dump(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let dump = shingle_chunk_store::dump(&rt, device::open(&self.drive, &rt).await?).await?;
+            let dump = shingle_chunk_store::dump(&rt, device::open(&self.drive, &rt).await?).await;
+            let dump = dump.map_err(|error| not_opened(&self.drive, &error))?;
             let log: Vec<_> = dump
                 .log
                 .iter()

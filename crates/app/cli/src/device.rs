@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use shingle_base::{ByteSize, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_server::inventory::{self, DriveName};
+use shingle_server::inventory::{self, Content, DriveName};
 use shingle_zoned::{PeekDevice, ZonedDevice};
 use shingle_zoned_linux::{OpenOptions, System};
 
@@ -17,16 +18,29 @@ pub(crate) async fn open(name: &Path, rt: &Runtime) -> Outcome<Rc<dyn ZonedDevic
 
 /// As [`open`], with another function.
 pub(crate) async fn open_with(name: &Path, rt: &Runtime, options: OpenOptions) -> Outcome<Rc<dyn ZonedDevice>> {
-    Ok(shingle_server::open_drive(&find(name, rt).await?, rt, options)?)
+    shingle_server::open_drive(&find(name, rt).await?, rt, options).map_err(|error| Failure::from(error).not_run())
 }
 
 /// Looks at the drive called `name`, which others may have open, and changes nothing.
 pub(crate) async fn look(name: &Path, rt: &Runtime) -> Outcome<PeekDevice> {
-    Ok(shingle_server::look_at_drive(&find(name, rt).await?, rt)?)
+    shingle_server::look_at_drive(&find(name, rt).await?, rt).map_err(|error| Failure::from(error).not_run())
 }
 
 /// The node or file of the drive called `name`.
 pub(crate) async fn find(name: &Path, rt: &Runtime) -> Outcome<PathBuf> {
-    let name = DriveName::of_path(name).map_err(Failure::new)?;
-    Ok(inventory::locate(rt, &System::host(), &name).await?)
+    let name = DriveName::of_path(name).map_err(|words| Failure::new(words).not_run())?;
+    inventory::locate(rt, &System::host(), &name).await.map_err(|error| Failure::from(error).not_run())
+}
+
+/// Data on a drive that would be lost, in words; `None` if nothing is written to it.
+pub(crate) async fn data_on(drive: &Rc<dyn ZonedDevice>) -> Outcome<Option<String>> {
+    match inventory::content(drive).await {
+        Content::Nothing | Content::Unknown(_) => {}
+        content => return Ok(Some(content.to_string())),
+    }
+    let geometry = drive.geometry();
+    let zones = drive.report(ZoneId(0), geometry.zone_count).await?;
+    let sequential = zones.iter().filter(|zone| zone.zone.0 >= geometry.conventional_zones);
+    let written: u64 = sequential.map(|zone| zone.written.bytes()).sum();
+    Ok((written > 0).then(|| format!("{} in zones, and no store", ByteSize(written))))
 }

@@ -8,7 +8,7 @@ pub(crate) mod status {
     pub(crate) const FAILED: u8 = 1;
     /// Damage is left.
     pub(crate) const DAMAGED: u8 = 4;
-    /// The check could not run.
+    /// A check could not run; a command found no drive, store or array to work with.
     pub(crate) const NOT_RUN: u8 = 8;
     /// A server serves, but is degraded.
     pub(crate) const DEGRADED: u8 = 2;
@@ -43,6 +43,11 @@ impl Failure {
 
     pub(crate) fn with_status(self, status: u8) -> Self {
         Self { status, ..self }
+    }
+
+    /// The same for a command that could not begin: no drive, no store, no array.
+    pub(crate) fn not_run(self) -> Self {
+        self.with_status(status::NOT_RUN)
     }
 }
 

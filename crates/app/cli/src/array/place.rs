@@ -89,13 +89,14 @@ impl ArrayArgs {
     pub(crate) fn named(&self) -> Outcome<Named> {
         let file = match self.file() {
             Some(_) if !self.drives.is_empty() => {
-                return Err(Failure::new("name the array by --array or by --drive, not by both"));
+                return Err(Failure::new("name the array by --array or by --drive, not by both").not_run());
             }
             Some(path) => ArrayFile::read(&path)?,
             None if self.drives.is_empty() => {
                 return Err(Failure::new(format!(
                     "which array? Name its file with --array or {VARIABLE}, or each of its drives with --drive"
-                )));
+                ))
+                .not_run());
             }
             None => ArrayFile { drives: self.drives.clone(), ..ArrayFile::default() },
         };
@@ -133,7 +134,7 @@ impl ArrayFile {
         let named = |error: &dyn std::fmt::Display| {
             let error = error.to_string();
             let between = if error.contains('\n') { '\n' } else { ' ' };
-            Failure::new(format!("{}:{between}{error}", path.display()))
+            Failure::new(format!("{}:{between}{error}", path.display())).not_run()
         };
         let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
         let mut file: Self = shingle_server::read_toml(&text).map_err(|error| named(&error))?;
@@ -238,6 +239,11 @@ impl Missing {
     }
 }
 
+/// Reads an array's superblock.
+async fn inspected(rt: &Runtime, drives: &[ArrayDrive]) -> Outcome<Inspection> {
+    inspect(&patient(rt, drives)).await.map_err(|error| Failure::from(error).not_run())
+}
+
 /// Reads an array's superblock; refuses missing drives that the array uses, as `missing` says.
 async fn looked_at(
     rt: &Runtime,
@@ -247,9 +253,9 @@ async fn looked_at(
     accept_loss: bool,
 ) -> Outcome<Inspection> {
     if drives.is_empty() {
-        return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
+        return Err(none_there(away));
     }
-    let seen = inspect(&patient(rt, drives)).await?;
+    let seen = inspected(rt, drives).await?;
     let Some(absent) = seen.absent() else { return Ok(seen) };
     let names = absent.names.join(", ");
     match (absent.too_many(), missing) {
@@ -259,7 +265,8 @@ async fn looked_at(
         (Some(words), _) if !accept_loss => {
             return Err(Failure::new(format!(
                 "{words}\nAttach the missing drives and try again; nothing was changed. Commands that only read work without them"
-            )));
+            ))
+            .not_run());
         }
         (None, Missing::Read) => note!("shingle: the array is read without drives that are missing: {names}"),
         _ => {}
@@ -279,7 +286,8 @@ async fn looked_at(
     Err(Failure::new(format!(
         "missing from the array: {names}\nAttach it and try again. If it is lost, add --degraded: the array works without it, \
          but will not use it again as it is, should it come back"
-    )))
+    ))
+    .not_run())
 }
 
 /// An open array, for the work of a command.
@@ -330,7 +338,8 @@ pub(crate) fn with_array_and<T, F: Future<Output = Outcome<T>>>(
             naming,
             ..Options::default()
         };
-        let (store, report) = ArrayStore::open(&rt, &drives, &named.index, options).await?;
+        let opened = ArrayStore::open(&rt, &drives, &named.index, options).await;
+        let (store, report) = opened.map_err(|error| Failure::from(error).not_run())?;
         // Those that are missing now were named before.
         let absent = seen.absent().filter(|_| read_only).map_or(Vec::new(), |absent| absent.names);
         let new = report.missing_drives.iter().filter(|drive| !is_named(drive, &absent));
@@ -377,7 +386,7 @@ pub(crate) fn look_past(
             }
         }
         let names = drives.iter().map(|drive| drive.name.clone()).collect();
-        Ok((inspect(&patient(&rt, &drives)).await?, names, strange))
+        Ok((inspected(&rt, &drives).await?, names, strange))
     })?
 }
 
@@ -387,10 +396,15 @@ pub(crate) fn look(place: &ArrayArgs) -> Outcome<(Inspection, Vec<String>)> {
     shingle_runtime::real::run(|rt| async move {
         let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
         if drives.is_empty() {
-            return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
+            return Err(none_there(&away));
         }
-        Ok((inspect(&patient(&rt, &drives)).await?, away))
+        Ok((inspected(&rt, &drives).await?, away))
     })?
+}
+
+/// For want of any drive.
+pub(super) fn none_there(away: &[String]) -> Failure {
+    Failure::new(format!("none of the array's drives is there: {}", away.join(", "))).not_run()
 }
 
 /// True if a drive in an opening's words, with its number and name, is one of those `names`.

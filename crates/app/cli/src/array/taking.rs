@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use shingle_array_store::ArrayDrive;
-use shingle_base::{ByteSize, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_server::inventory::{self, Content};
 use shingle_zoned_linux::OpenOptions;
 
 use super::place::open_drives;
 use crate::confirm::confirm;
+use crate::device;
 use crate::failure::{Failure, Outcome};
 
 /// Permission to lose data.
@@ -32,11 +31,11 @@ pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consen
     let open = OpenOptions { force: consent.force, keep_open: false };
     let (drives, away) = open_drives(names, rt, open).await?;
     if !away.is_empty() {
-        return Err(Failure::new(format!("there is no drive {}", away.join(", "))));
+        return Err(Failure::new(format!("there is no drive {}", away.join(", "))).not_run());
     }
     let mut held = String::new();
     for drive in &drives {
-        if let Some(what) = holds(drive).await? {
+        if let Some(what) = device::data_on(&drive.dev).await? {
             held += &format!("\n  {}: {what}", drive.name);
         }
     }
@@ -44,18 +43,4 @@ pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consen
         confirm(consent.yes || consent.force, &format!("The data on these drives will be lost:{held}"))?;
     }
     Ok(drives)
-}
-
-/// Data that would be lost on a drive.
-async fn holds(drive: &ArrayDrive) -> Outcome<Option<String>> {
-    match inventory::content(&drive.dev).await {
-        Content::Nothing | Content::Unknown(_) => {}
-        content => return Ok(Some(content.to_string())),
-    }
-    let geometry = drive.dev.geometry();
-    let zones = drive.dev.report(ZoneId(0), geometry.zone_count).await?;
-    let written =
-        zones.iter().filter(|zone| zone.zone.0 >= geometry.conventional_zones).map(|zone| zone.written.bytes());
-    let written: u64 = written.sum();
-    Ok((written > 0).then(|| format!("{} that were written to it", ByteSize(written))))
 }

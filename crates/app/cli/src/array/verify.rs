@@ -9,7 +9,7 @@ use shingle_server::Running;
 use shingle_store_api::Finding;
 use shingle_zoned_linux::OpenOptions;
 
-use super::place::{ArrayArgs, open_drives};
+use super::place::{ArrayArgs, none_there, open_drives};
 use super::serving::Serving;
 use super::telling::Change;
 use super::words::{counted, zone_sets};
@@ -114,7 +114,7 @@ impl Check {
         shingle_runtime::real::run(|rt| async move {
             let (drives, away) = open_drives(&named.drives, &rt, OpenOptions::default()).await?;
             if drives.is_empty() {
-                return Err(Failure::new(format!("none of the array's drives is there: {}", away.join(", "))));
+                return Err(none_there(&away));
             }
             let mut line = Progress::new();
             let (buffer, abandon_buffer) = (named.buffer, named.abandon_buffer);
@@ -133,7 +133,7 @@ impl Check {
     }
 
     pub(crate) fn run(self) -> Outcome {
-        let report = self.report().map_err(|failure| failure.with_status(status::NOT_RUN))?;
+        let report = self.report().map_err(Failure::not_run)?;
         if self.json {
             say!(
                 "{}",

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use shingle_base::ByteSize;
-use shingle_server::inventory;
+use shingle_server::ErrorKind;
 use shingle_zoned::GeometrySpec;
-use shingle_zoned_linux::{CreateDrive, create_drive, is_node};
+use shingle_zoned_linux::{CreateDrive, OpenOptions, create_drive, is_node};
 
 use crate::confirm::confirm;
 use crate::device;
@@ -58,13 +58,22 @@ pub(crate) struct Create {
     yes: bool,
 }
 
-/// Description of the data that will be lost.
-fn content_of(path: &Path) -> String {
-    let content = shingle_runtime::real::run(|rt| async move {
-        let device = device::open(path, &rt).await.ok()?;
-        Some(inventory::content(&device).await.to_string())
-    });
-    content.ok().flatten().unwrap_or_else(|| "not a drive that can be read".to_owned())
+/// Description of the loss that goes with the drive at `path`.
+///
+/// # Errors
+/// Somebody has it open.
+fn loss_of(path: &Path) -> Outcome<String> {
+    let data = shingle_runtime::real::run(|rt| async move {
+        match shingle_server::open_drive(path, &rt, OpenOptions::default()) {
+            Ok(device) => device::data_on(&device).await,
+            Err(error) if error.kind == ErrorKind::InUse => Err(error.into()),
+            Err(_) => Ok(Some("not a drive that can be read".to_owned())),
+        }
+    })??;
+    Ok(match data {
+        Some(data) => format!("{data}: all that it holds will be lost"),
+        None => "a drive with nothing in its zones will be replaced".to_owned(),
+    })
 }
 
 impl Create {
@@ -98,8 +107,7 @@ impl Create {
             )));
         }
         if (self.overwrite || self.force) && self.path.exists() {
-            let content = content_of(&self.path);
-            confirm(self.yes, &format!("{}: {content}: all that it holds will be lost", self.path.display()))?;
+            confirm(self.yes, &format!("{}: {}", self.path.display(), loss_of(&self.path)?))?;
         }
         let options = CreateDrive { overwrite: self.overwrite, force: self.force };
         let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use shingle_server::{Config, Error, Offline, Running};
 
-use crate::failure::{Failure, Outcome, status};
+use crate::failure::{Failure, Outcome};
 
 /// Data directory of a server, and the form of output.
 #[derive(Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Directory {
 }
 
 pub(super) fn not_run(failure: Failure) -> Failure {
-    failure.with_status(status::NOT_RUN)
+    failure.not_run()
 }
 
 impl Directory {

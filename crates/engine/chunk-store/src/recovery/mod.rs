@@ -85,6 +85,18 @@ const REPORT_ZONES: u32 = 8192;
 const HIDDEN_MAX: u64 = 1 << 32;
 
 impl ChunkStore {
+    /// The layout that a format gives to a drive of this shape.
+    ///
+    /// # Errors
+    /// `Format` if it is too small, or has limits with which no store works.
+    pub fn layout_of(geometry: &Geometry, options: &FormatOptions) -> Result<Layout> {
+        check_limits(geometry)?;
+        let metazones = options.metazones.unwrap_or_else(|| Layout::default_metazones(geometry));
+        let layout = Layout::new(geometry, metazones)?;
+        check_table_fits(geometry, &layout)?;
+        Ok(layout)
+    }
+
     /// Makes an empty store on a drive: superblock, and an empty checkpoint. All old data is lost. Durable when it
     /// returns.
     ///
@@ -93,10 +105,8 @@ impl ChunkStore {
     /// `Device`, also if too few of the zones for metadata can be written to.
     pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: &FormatOptions) -> Result<StoreId> {
         let geometry = dev.geometry().clone();
-        check_limits(&geometry)?;
-        let metazones = options.metazones.unwrap_or_else(|| Layout::default_metazones(&geometry));
-        let layout = Layout::new(&geometry, metazones)?;
-        check_table_fits(&geometry, &layout)?;
+        let layout = Self::layout_of(&geometry, options)?;
+        let metazones = layout.metazones.len() as u32;
         if !options.force {
             match read_superblock(&dev, layout.superzone).await {
                 Ok(found) => {

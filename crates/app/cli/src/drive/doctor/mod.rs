@@ -52,7 +52,7 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(crate) async fn run(self, rt: Runtime) -> Outcome {
-        let findings = self.look(&rt).await.map_err(|failure| failure.with_status(status::NOT_RUN))?;
+        let findings = self.look(&rt).await.map_err(Failure::not_run)?;
         let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         let (problems, advice) = (count(Level::Problem), count(Level::Advice));
         if self.json {
