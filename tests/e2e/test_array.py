@@ -120,6 +120,8 @@ def test_every_command_leaves_the_array_closed(array, tmp_path, index):
         array.run(*command, *place)
         assert json.loads(array.run("dump", "--json"))["clean"], command
         assert array.stat(*place)["opening"]["index_taken"] == index, command
+    # As the help and the man pages say of it.
+    assert (tmp_path / "index").is_file() == index
     # Also where it failed.
     array.refused("get", "name", *place, status=1)
     assert json.loads(array.run("dump", "--json"))["clean"]

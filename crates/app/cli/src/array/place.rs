@@ -38,7 +38,7 @@ pub(crate) struct ArrayArgs {
     /// file].
     #[arg(long = "drive", value_name = "DRIVE")]
     pub(crate) drives: Vec<PathBuf>,
-    /// Directory of the index, on an SSD [default: the one in the array's file; without one it is made from the drives
+    /// File of the index, on an SSD [default: the one in the array's file; without one it is made from the drives
     /// each time].
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub(crate) struct ArrayArgs {
 pub(crate) struct ArrayFile {
     /// The drives, as commands name them, in any order.
     pub(crate) drives: Vec<PathBuf>,
-    /// Directory of the index.
+    /// File of the index.
     pub(crate) index: Option<PathBuf>,
     /// The two files of the buffer of small objects; `None` = no buffer.
     pub(crate) buffer: Option<[PathBuf; 2]>,

@@ -11,6 +11,7 @@ use shingle_zoned_linux::{CreateDrive, OpenOptions, create_drive, is_node};
 use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome};
+use crate::output::counted;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
@@ -113,9 +114,9 @@ impl Create {
         let spec = |bytes: Option<u64>| self.spec(self.size.or(bytes.map(ByteSize)).unwrap_or(ByteSize(0)));
         let geometry = create_drive(&self.path, spec, options)?;
         say!(
-            "{}: {} zones of {}, {} of them conventional",
+            "{}: {} of {}, {} of them conventional",
             self.path.display(),
-            geometry.zone_count,
+            counted(geometry.zone_count, "zone"),
             ByteSize(geometry.zone_size.bytes()),
             geometry.conventional_zones
         );

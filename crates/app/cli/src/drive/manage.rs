@@ -64,17 +64,14 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
     }
     let mut progress = Progress::new();
     for (done, zone) in zones.iter().enumerate() {
-        progress.show(&format!("{done} of {} zones", zones.len()));
-        device
-            .manage(zone.zone, op)
-            .await
-            .map_err(|error| {
-                let many = zones.len();
-                Failure::new(format!(
-                    "{error}; {done} of {many} zones were done before it (`shingle drive report` shows conditions, `shingle \
+        progress.show(&format!("{done} of {}", counted(zones.len() as u64, "zone")));
+        device.manage(zone.zone, op).await.map_err(|error| {
+            let many = counted(zones.len() as u64, "zone");
+            Failure::new(format!(
+                "{error}; {done} of {many} done before it (`shingle drive report` shows conditions, `shingle \
                      drive ls` limits)"
-                ))
-            })?;
+            ))
+        })?;
     }
     drop(progress);
     device.flush().await?;

@@ -72,7 +72,7 @@ pub struct ArrayConfig {
     /// The drives, by their names, instead of a file.
     #[serde(default)]
     pub drives: Vec<PathBuf>,
-    /// Directory of the index, on flash; in the data directory if not given.
+    /// File of the index, on flash; in the data directory if not given.
     pub index: Option<PathBuf>,
     /// The two files of the buffer of small objects, each on its own SSD; from the array's file if not given there, or
     /// none.
