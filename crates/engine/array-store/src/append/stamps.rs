@@ -31,6 +31,13 @@ impl Stamps {
         self.last.get()
     }
 
+    /// Goes on above stamps that drives hold which are not there. They follow the clocks of their time, and a clock may have
+    /// gone back since: by less than a day, it is taken. (AS-LOSS-2)
+    pub(crate) fn leave_unseen_behind(&self) {
+        const DAY: u64 = 86_400_000_000_000;
+        self.last.set(self.next().saturating_add(DAY));
+    }
+
     /// Goes on above `seen`.
     pub(crate) fn raise(&self, seen: u64) {
         self.last.set(self.last.get().max(seen));

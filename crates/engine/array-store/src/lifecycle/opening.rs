@@ -2,8 +2,8 @@
 //! is shown.
 //!
 //! # Invariants
-//! - AS-LOSS-2: an accepted loss of the drives with the newest superblocks outlasts them: should they come back, theirs are older
-//!   than those that the array has written since.
+//! - AS-LOSS-2: an accepted loss of the drives with the newest superblocks outlasts them: should they come back, all that they
+//!   hold is older than what the array has written since.
 
 use std::path::PathBuf;
 
@@ -140,13 +140,15 @@ impl ArrayStore {
         let gaps = !damage.is_empty();
         report.damage.extend(damage);
         report.objects = engine.objects()?;
+        if unseen {
+            engine.stamps.leave_unseen_behind();
+        }
         engine.superblock.opened.set(engine.stamps.next());
         if !report.damage.is_empty() {
             engine.superblock.lost_before.set(engine.superblock.opened.get());
         }
         // Of two openings neither of which saw the other's superblock, the later one's counts.
-        let later = engine.superblock.generation.get().max(engine.superblock.opened.get());
-        engine.superblock.generation.set(if unseen { above_unseen(later) } else { later });
+        engine.superblock.generation.set(engine.superblock.generation.get().max(engine.superblock.opened.get()));
         if !ordered {
             // The process before may have been killed with all of it in caches: what was found is durable before it is
             // shown, and before a superblock counts on it. (AS-REC-6)
@@ -181,13 +183,6 @@ impl ArrayStore {
         }
         Ok((Self(engine), report))
     }
-}
-
-/// A generation above all that unseen superblocks may have. Theirs follow the clock of the opening that wrote them, in
-/// nanoseconds, and no clock is taken to be nine years ahead. (AS-LOSS-2)
-fn above_unseen(generation: u64) -> u64 {
-    const NINE_YEARS: u64 = 1 << 58;
-    if generation < u64::MAX / 2 { generation + NINE_YEARS } else { generation }
 }
 
 /// Largest number of drives that a set of a superblock lacks.
