@@ -1,7 +1,8 @@
 //! SC-PARSE-1 and SC-PARSE-2: real bytes, mutated, make no parser panic and none take memory out of proportion.
 //!
-//! `make fuzz-parsers` gives each parser ten million. `SHINGLE_INPUTS` is how many, `SHINGLE_PARSER` which ones alone (with
-//! commas between), and `SHINGLE_INPUT` the number of the only input, to replay a failure. One test, since memory is counted for the process.
+//! `make fuzz-parsers` gives each parser ten million. `SHINGLE_INPUTS` is how many, or which (`5000000..10000000`);
+//! `SHINGLE_PARSER` is which parsers (with commas between), and `SHINGLE_INPUT` the number of the only input, to replay a
+//! failure. One test, since memory is counted for the process.
 
 mod requests;
 mod specimens;
@@ -32,6 +33,14 @@ const BYTES_AT_LEAST: usize = 4 << 20;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+/// The numbers of the inputs.
+fn inputs() -> Range<u64> {
+    let text = std::env::var("SHINGLE_INPUTS").unwrap_or_else(|_| INPUTS.to_string());
+    let (first, end) = text.split_once("..").unwrap_or(("0", &text));
+    let parse = |text: &str| text.parse().unwrap_or_else(|_| panic!("SHINGLE_INPUTS: {text} is no number"));
+    parse(first)..parse(end)
 }
 
 /// Gives one parser its inputs; what it allocated at most for one.
@@ -75,7 +84,7 @@ fn mutated_bytes_make_no_parser_panic_or_take_memory() {
         (parser, whole)
     });
     let only = std::env::var("SHINGLE_PARSER").ok();
-    let inputs = number("SHINGLE_INPUTS").unwrap_or(INPUTS);
+    let inputs = inputs();
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only.split(',').any(|one| one == name));
     let parsers: Vec<_> = on_disk.into_iter().chain(of_clients).filter(|(parser, _)| wanted(parser.0)).collect();
     for ((name, parse), specimens) in &parsers {
@@ -89,14 +98,14 @@ fn mutated_bytes_make_no_parser_panic_or_take_memory() {
     }
     // In turns, so that what is cut short has tried all of them.
     let mut most = vec![0; parsers.len()];
-    for first in (0..inputs).step_by(TURN as usize) {
-        let end = inputs.min(first + TURN);
+    for first in inputs.clone().step_by(TURN as usize) {
+        let end = inputs.end.min(first + TURN);
         for ((parser, specimens), most) in parsers.iter().zip(&mut most) {
             *most = run(*parser, specimens, first..end).max(*most);
         }
-        println!("{end} inputs for each parser");
+        println!("inputs {} to {end} for each parser", inputs.start);
     }
     for (((name, _), specimens), most) in parsers.iter().zip(most) {
-        println!("{name}: {} specimens, {inputs} inputs, at most {most} bytes for one", specimens.len());
+        println!("{name}: {} specimens, inputs {inputs:?}, at most {most} bytes for one", specimens.len());
     }
 }
