@@ -7,8 +7,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
+use crate::exam::surface::rate;
 use crate::session::{Done, Session, intervals};
 use crate::stats::{line, median, spread};
+use crate::target::BLOCK;
 
 /// Blocks from the start of one read back to that of the next.
 const STRIDES: [u64; 6] = [2, 16, 32, 48, 64, 96];
@@ -40,9 +42,9 @@ pub struct Turn {
     pub block_ms: f64,
     /// Spread of an interval, in milliseconds.
     pub spread_ms: f64,
-    /// Milliseconds between the last block of a track and the first one of the next, which cover the change; zero: not seen.
+    /// Milliseconds between the last block of a track and the first one of the next, which cover the change; zero: not known.
     pub track_change_ms: f64,
-    /// Blocks of a track there; `None`: not seen.
+    /// Blocks of a track there; `None`: not known.
     pub track_blocks: Option<u64>,
 }
 
@@ -90,9 +92,26 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
     Ok(Answer::known(tracks(session, turn, at)?))
 }
 
-/// Adds what reads of one block before the other tell of tracks: those that are early lie a track apart. Single completions that the
-/// host hears of late make others early: they are few, and not early by as much as most.
+/// Adds what is found of tracks: as single reads show it, or else what the sequential rate tells.
 fn tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Turn> {
+    match seen_tracks(session, turn, at)? {
+        Some(seen) => Ok(seen),
+        None => tracks_by_rate(session, turn, at),
+    }
+}
+
+/// A sequential read takes a turn and a change for each track, and blocks pass the head for a turn of it.
+fn tracks_by_rate(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Turn> {
+    let track = turn.turn_ms / turn.block_ms;
+    let track_ms = track * BLOCK as f64 / (rate(session, at)? * 1e3);
+    let change = track_ms - turn.turn_ms;
+    let can_be = (0.0..turn.turn_ms / 4.0).contains(&change);
+    Ok(if can_be { Turn { track_change_ms: change, track_blocks: Some(track as u64), ..turn } } else { turn })
+}
+
+/// Of reads of one block before the other, those that are early lie a track apart. Single completions that the host hears of
+/// late make others early: they are few, and not early by as much as most.
+fn seen_tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Option<Turn>> {
     let between = intervals(&session.read_each((0..TRACK_READS).map(|number| at - number))?);
     let early_by = |number: usize| (turn.turn_ms - turn.block_ms - between[number]).rem_euclid(turn.turn_ms);
     let early: Vec<usize> = (1..between.len()).filter(|&number| !turn.precedes(between[number])).collect();
@@ -100,17 +119,14 @@ fn tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Turn> {
         early.iter().map(|&number| early_by(number)).filter(|by| *by < turn.turn_ms / 2.0).collect();
     // The most that are early by the same: others are so by chance, each by another time.
     let like = |by: f64| changes.iter().filter(|other| (**other - by).abs() <= turn.tolerance_ms()).count();
-    let Some(&change) = changes.iter().max_by_key(|by| like(**by)) else { return Ok(turn) };
+    let Some(&change) = changes.iter().max_by_key(|by| like(**by)) else { return Ok(None) };
     let same: Vec<usize> =
         early.into_iter().filter(|&number| (early_by(number) - change).abs() <= turn.tolerance_ms()).collect();
     let steps: Vec<f64> = same.windows(2).map(|two| (two[1] - two[0]) as f64).collect();
     let track = median(&steps);
     let whole = |step: &&f64| (**step / track - (**step / track).round()).abs() < 0.05;
     let is_regular = steps.len() >= 2 && steps.iter().filter(whole).count() as f64 >= REGULAR * steps.len() as f64;
-    if !is_regular {
-        return Ok(turn);
-    }
-    Ok(Turn { track_change_ms: change, track_blocks: Some(track as u64), ..turn })
+    Ok(is_regular.then_some(Turn { track_change_ms: change, track_blocks: Some(track as u64), ..turn }))
 }
 
 /// Examines it at three places, since one may lie in a cache or on rewritten tracks.
