@@ -165,7 +165,7 @@ async fn open(
         code = %seen.code,
         drives = seen.drives.len(),
         objects = report.objects,
-        clean = report.clean,
+        index_taken = report.clean,
         sets_read = report.sets_examined,
         "array open"
     );
