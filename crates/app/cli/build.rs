@@ -1,6 +1,7 @@
 //! Gives the command a build identity: a number that tells its sources from all others, with or without a repository around them.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs, io};
 
 /// Parts of a crate that do not get into a program.
@@ -29,7 +30,21 @@ fn main() -> io::Result<()> {
         take(part, root.unwrap_or(Path::new("")), &mut hash)?;
     }
     println!("cargo::rustc-env=SHINGLE_BUILD={:016x}", hash.0);
+    println!("cargo::rustc-env=SHINGLE_COMMIT={}", root.and_then(commit).unwrap_or_default());
     Ok(())
+}
+
+/// The commit of the sources, with `+` behind it if there are changes beside it; none if they are in no repository of their own.
+/// Cargo asks again when a source changes: a later commit of the same sources is not told.
+fn commit(root: &Path) -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let done = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+        done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
+    };
+    let top = fs::canonicalize(git(&["rev-parse", "--show-toplevel"])?).ok()?;
+    (top == fs::canonicalize(root).ok()?).then_some(())?;
+    let changes = git(&["status", "--porcelain", "--", "crates", "Cargo.toml", "Cargo.lock"])?;
+    Some(git(&["rev-parse", "HEAD"])? + if changes.is_empty() { "" } else { "+" })
 }
 
 /// Entries of a folder, in the order of their names; of a file, none.

@@ -10,7 +10,10 @@ use std::str::FromStr;
 use serde::Serialize;
 use shingle_drive_model::Profile;
 
+use crate::error::LabError;
+use crate::inputs::{Inputs, Program};
 use crate::load::multistream::MultiStreamResult;
+use crate::rig::host::Host;
 
 /// Size of a run. A smaller scale has fewer zones and less virtual time, never another load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -67,6 +70,10 @@ pub struct Context {
     pub drive: Option<Profile>,
     /// A folder with recordings of file systems, instead of those that are built in (`peers-replay`).
     pub traces: Option<PathBuf>,
+    /// The program that makes the runs.
+    pub program: Program,
+    /// Inputs that the present run used so far.
+    pub(crate) inputs: RefCell<Inputs>,
     /// Multi-stream runs that were done already: several experiments use the same ones.
     pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
 }
@@ -74,13 +81,44 @@ pub struct Context {
 impl Context {
     /// A context in which nothing has been run, on the papers' drives.
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
-        Self { seed, scale, progress, drive: None, traces: None, runs: RefCell::default() }
+        let (program, inputs) = (Program::default(), RefCell::default());
+        Self { seed, scale, progress, drive: None, traces: None, program, inputs, runs: RefCell::default() }
     }
 
     /// The same on a drive of the user's own.
     #[must_use]
     pub fn on_drive(self, drive: Option<Profile>) -> Self {
         Self { drive, ..self }
+    }
+
+    /// The built-in profile of that name, for this run.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn profile(&self, name: &str) -> Result<Profile, LabError> {
+        Ok(self.used(Profile::named(name).map_err(|error| LabError(error.0))?))
+    }
+
+    /// A profile, which this run uses.
+    pub(crate) fn used(&self, profile: Profile) -> Profile {
+        self.inputs.borrow_mut().drive(&profile);
+        profile
+    }
+
+    /// Notes that this run has stores on `host`.
+    pub(crate) fn on_host(&self, host: Host) {
+        self.inputs.borrow_mut().host(host);
+    }
+
+    /// Notes a configuration of this run.
+    pub(crate) fn with_options(&self, name: &str, options: &dyn fmt::Debug) {
+        self.inputs.borrow_mut().options(name, options);
+    }
+
+    /// The same, made by that program.
+    #[must_use]
+    pub fn made_by(self, program: Program) -> Self {
+        Self { program, ..self }
     }
 
     /// The same with recordings of the user's own.

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::error::LabError;
+use crate::inputs::Inputs;
 use crate::report::figure::Figure;
 use crate::report::row::Row;
 
@@ -14,6 +15,8 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
     /// Remarks on this run.
     pub remarks: Vec<String>,
+    /// Drives, hosts and options of it.
+    pub inputs: Inputs,
 }
 
 /// One question, and the way to its answer.
@@ -37,7 +40,9 @@ impl Experiment {
     /// # Errors
     /// The reason why it ended early.
     pub fn perform(&self, context: &mut Context) -> Result<Outcome, LabError> {
+        context.inputs.take();
         let mut outcome = (self.run)(context)?;
+        outcome.inputs = context.inputs.take();
         if let Some(drive) = &context.drive
             && self.name != CALIBRATION
         {

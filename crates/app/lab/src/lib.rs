@@ -8,6 +8,7 @@ pub mod context;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
+pub mod inputs;
 pub mod load;
 pub mod report;
 pub mod rig;

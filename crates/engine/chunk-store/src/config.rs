@@ -108,7 +108,7 @@ impl Default for Landing {
 }
 
 /// Options of an open store. None of them is written to the drive.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Placement of chunks.
     pub placement: Placement,

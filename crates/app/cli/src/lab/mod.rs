@@ -20,6 +20,7 @@ use shingle_lab::rig::engine::Setup;
 
 use crate::bench::chunk::append;
 use crate::failure::{Failure, Outcome};
+use crate::identity;
 use crate::output::Progress;
 
 /// Repeat the papers' experiments on modelled drives: `shingle lab run micro-write --scale quick`
@@ -127,7 +128,7 @@ impl Report {
             let found = perform(&experiment, &self.how, &mut context).unwrap_or_else(|failure| {
                 let remark = format!("It ended early, and has no figures: {}", failure.message);
                 unfinished.push(format!("{}: {}", experiment.name, failure.message));
-                Found { rows: Vec::new(), figures: Vec::new(), remarks: vec![remark] }
+                Found { remarks: vec![remark], ..Found::default() }
             });
             if !self.how.json {
                 print(&experiment, &found);
@@ -156,7 +157,8 @@ fn context(how: &How) -> Outcome<Context> {
         Some(share) => line.borrow_mut().show(&format!("{what}, {:.0} %", share * 100.0)),
         None => line.borrow_mut().show(what),
     };
-    Ok(Context::new(how.seed, how.scale, Rc::new(progress)).on_drive(drive).with_traces(how.traces.clone()))
+    let context = Context::new(how.seed, how.scale, Rc::new(progress)).made_by(identity::program());
+    Ok(context.on_drive(drive).with_traces(how.traces.clone()))
 }
 
 fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {
@@ -225,7 +227,7 @@ fn cpu(context: &mut Context) -> Result<Found, LabError> {
         .goal(3000.0)
         .judged();
     let remark = format!("copying the same bytes once and taking their CRC-32C once: {:.0} MB/s here", limit / 1e6);
-    Ok(Found { rows: vec![row], figures: Vec::new(), remarks: vec![remark] })
+    Ok(Found { rows: vec![row], remarks: vec![remark], ..Found::default() })
 }
 
 #[cfg(test)]
@@ -257,7 +259,7 @@ mod tests {
             setup: "",
             run: |_| {
                 let rows = vec![Row::new("asked", "times", Better::Higher).ours(1.0).judged()];
-                Ok(Found { rows, figures: Vec::new(), remarks: Vec::new() })
+                Ok(Found { rows, ..Found::default() })
             },
         };
         let too_large = experiments::named("smore-ingest").unwrap();

@@ -45,7 +45,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let count = profiles.len();
     for (number, profile) in profiles.into_iter().enumerate() {
         (context.progress)(&profile.name, Some(number as f64 / count as f64));
-        let drive = LabDrive::of(profile.clone());
+        let drive = LabDrive::of(context.used(profile.clone()));
         let mut points = Vec::new();
         for figure in figures(&profile, own.as_ref() == Some(&profile.name)) {
             let (what, unit) = figure.label();
@@ -62,7 +62,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         drives.push((profile.name, points));
     }
     let figures = vec![picture(&rows, drives)];
-    Ok(Outcome { rows, figures, remarks: Vec::new() })
+    Ok(Outcome { rows, figures, ..Outcome::default() })
 }
 
 /// Figures measured of a drive: the published ones, and of the user's own drive all possible ones.

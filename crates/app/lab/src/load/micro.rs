@@ -11,6 +11,7 @@ use shingle_sim::Random;
 use tokio::sync::Mutex;
 
 use crate::error::LabError;
+use crate::load::times::{Summary, Times};
 use crate::rig::target::ChunkTarget;
 
 /// Order in which a job visits its files.
@@ -64,12 +65,8 @@ impl Micro {
 pub struct MicroResult {
     /// Bytes a second.
     pub bytes_s: f64,
-    /// Requests measured.
-    pub requests: u64,
-    /// The mean time of a request.
-    pub mean: Duration,
-    /// The longest of them.
-    pub max: Duration,
+    /// Times of the requests.
+    pub times: Summary,
 }
 
 /// A file: its present chunk, and the length of that.
@@ -87,7 +84,8 @@ struct Run {
     stream: Stream,
     next_id: Cell<u64>,
     began: Cell<Instant>,
-    result: RefCell<(u64, u64, Duration, Duration)>,
+    bytes: Cell<u64>,
+    times: RefCell<Times>,
     failed: RefCell<Option<LabError>>,
 }
 
@@ -100,7 +98,8 @@ impl Run {
             stream,
             next_id: Cell::new(1),
             began: Cell::new(rt.now()),
-            result: RefCell::default(),
+            bytes: Cell::default(),
+            times: RefCell::default(),
             failed: RefCell::default(),
         })
     }
@@ -127,22 +126,16 @@ impl Run {
         if since < self.load.warm_up || since > self.load.warm_up + self.load.time {
             return;
         }
-        let took = self.rt.now().since(began);
-        let mut result = self.result.borrow_mut();
-        *result = (result.0 + bytes, result.1 + 1, result.2 + took, result.3.max(took));
+        self.bytes.set(self.bytes.get() + bytes);
+        self.times.borrow_mut().note(began, self.rt.now());
     }
 
     fn result(&self) -> Result<MicroResult, LabError> {
         if let Some(error) = self.failed.borrow_mut().take() {
             return Err(error);
         }
-        let (bytes, requests, total, max) = *self.result.borrow();
-        Ok(MicroResult {
-            bytes_s: bytes as f64 / self.load.time.as_secs_f64(),
-            requests,
-            mean: total.checked_div(requests.max(1) as u32).unwrap_or_default(),
-            max,
-        })
+        let bytes_s = self.bytes.get() as f64 / self.load.time.as_secs_f64();
+        Ok(MicroResult { bytes_s, times: self.times.borrow().summary() })
     }
 
     /// One request: an append to the file.

@@ -9,3 +9,4 @@ pub mod multistream;
 pub mod objects;
 pub mod script;
 pub(crate) mod table3;
+pub mod times;

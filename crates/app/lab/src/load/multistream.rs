@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::error::LabError;
 use crate::load::table3::{DRIVES, ROWS, Row};
+use crate::load::times::{Summary, Times};
 use crate::rig::target::{ChunkTarget, TargetError, TargetState};
 
 /// Bytes of a request to the drive.
@@ -122,8 +123,8 @@ pub struct MultiStreamResult {
     pub write_amplification: f64,
     /// Chunks deleted a second.
     pub deletions_s: f64,
-    /// The mean time of a request of the direct streams until deletion begins, and in steady state.
-    pub latency: [Duration; 2],
+    /// Times of requests of the direct streams until deletion begins, and in steady state.
+    pub times: [Summary; 2],
 }
 
 impl MultiStreamResult {
@@ -142,12 +143,11 @@ enum Phase {
     Settled,
 }
 
-/// Requests answered in a phase.
-#[derive(Clone, Copy, Default)]
+/// Requests answered in a phase: bytes of all, times of the direct streams'.
+#[derive(Default)]
 struct Answered {
-    bytes: u64,
-    direct: u64,
-    latency: Duration,
+    bytes: Cell<u64>,
+    direct: RefCell<Times>,
 }
 
 struct Run {
@@ -163,7 +163,7 @@ struct Run {
     /// When deletion began.
     full_at: Cell<Option<Instant>>,
     deleted: Cell<u64>,
-    answered: [Cell<Answered>; 3],
+    answered: [Answered; 3],
     /// A chunk was sealed.
     grown: Notify,
     over: Cell<bool>,
@@ -188,16 +188,13 @@ impl Run {
         ChunkId::from_u64(self.next_id.replace(self.next_id.get() + 1))
     }
 
-    fn count(&self, bytes: u64, latency: Option<Duration>) {
+    fn count(&self, bytes: u64, direct_since: Option<Instant>) {
         self.stored.set(self.stored.get() + bytes);
-        let phase = &self.answered[self.phase() as usize];
-        let mut answered = phase.get();
-        answered.bytes += bytes;
-        if let Some(latency) = latency {
-            answered.direct += 1;
-            answered.latency += latency;
+        let answered = &self.answered[self.phase() as usize];
+        answered.bytes.set(answered.bytes.get() + bytes);
+        if let Some(began) = direct_since {
+            answered.direct.borrow_mut().note(began, self.rt.now());
         }
-        phase.set(answered);
     }
 
     async fn seal(&self, id: ChunkId, bytes: u64) -> Result<(), TargetError> {
@@ -323,7 +320,7 @@ impl Direct {
         let appended = run.target.append(id, offset, length as u32);
         drop(tail);
         appended.await?;
-        run.count(length, Some(run.rt.now().since(began)));
+        run.count(length, Some(began));
         if full {
             run.seal(id, end).await?;
         }
@@ -434,7 +431,7 @@ pub async fn run(
         rt.sleep(run.load.sample).await;
         let now = rt.now();
         let state = run.target.state();
-        let answered = run.answered.iter().map(|phase| phase.get().bytes).sum();
+        let answered = run.answered.iter().map(|phase| phase.bytes.get()).sum();
         let bytes_s = (answered - bytes) as f64 / now.since(at).as_secs_f64();
         (bytes, at) = (answered, now);
         if run.phase() == Phase::Settled {
@@ -471,18 +468,15 @@ pub async fn run(
         .sum();
     let written = (last.state.written_bytes - before.written_bytes) as f64;
     let moved = (last.state.moved_bytes - before.moved_bytes) as f64;
-    let latency = |phase: Phase| {
-        let phase = run.answered[phase as usize].get();
-        phase.latency.checked_div(phase.direct.max(1) as u32).unwrap_or_default()
-    };
-    let filled = run.answered[Phase::Fill as usize].get().bytes as f64;
+    let times = |phase: Phase| run.answered[phase as usize].direct.borrow().summary();
+    let filled = run.answered[Phase::Fill as usize].bytes.get() as f64;
     Ok(MultiStreamResult {
         full_at: full_at.since(began),
         fill_bytes_s: filled / full_at.since(began).as_secs_f64(),
         settled_bytes_s: settled_bytes / ended.since(since).as_secs_f64().max(f64::MIN_POSITIVE),
         write_amplification: written / (written - moved).max(1.0),
         deletions_s: run.deleted.get() as f64 / ended.since(full_at).as_secs_f64().max(f64::MIN_POSITIVE),
-        latency: [latency(Phase::Fill), latency(Phase::Settled)],
+        times: [times(Phase::Fill), times(Phase::Settled)],
         samples,
     })
 }

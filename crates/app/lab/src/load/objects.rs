@@ -14,6 +14,7 @@ use shingle_runtime::{Instant, Runtime};
 use shingle_sim::Random;
 
 use crate::error::LabError;
+use crate::load::times::{Summary, Times};
 use crate::rig::array::lab_error;
 
 /// Sizes of objects.
@@ -108,8 +109,8 @@ pub struct Objects {
     /// Bytes written between two snapshots of the index.
     snapshot_every: u64,
     snapshot_at: Cell<u64>,
-    /// The longest call of a writer.
-    longest_wait: Cell<Duration>,
+    /// Calls of writers.
+    waits: RefCell<Times>,
     failed: RefCell<Option<LabError>>,
 }
 
@@ -138,7 +139,7 @@ impl Objects {
             tells_length: Cell::new(true),
             snapshot_every,
             snapshot_at: Cell::new(snapshot_every),
-            longest_wait: Cell::default(),
+            waits: RefCell::default(),
             failed: RefCell::default(),
         })
     }
@@ -252,7 +253,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Writes a small object every `pace`, for a while, and notes the longest wait.
+    /// Writes a small object every `pace`, for a while, and notes its waits.
     ///
     /// # Errors
     /// The error of a failed call.
@@ -272,13 +273,13 @@ impl Objects {
 
     fn waited(&self, began: &mut Instant) {
         let now = self.rt.now();
-        self.longest_wait.set(self.longest_wait.get().max(now.since(*began)));
+        self.waits.borrow_mut().note(*began, now);
         *began = now;
     }
 
-    /// The longest wait of a writer for a call, since the last time this was called.
-    pub fn take_longest_wait(&self) -> Duration {
-        self.longest_wait.take()
+    /// Waits of writers for their calls, since the last time this was called.
+    pub fn take_waits(&self) -> Summary {
+        self.waits.take().summary()
     }
 
     /// Reads whole objects, drawn at random, with `readers` at a time that each ask for up to `ahead` segments at once.

@@ -7,13 +7,16 @@ use serde::Serialize;
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
+use crate::inputs::{Inputs, Program};
+use crate::report::figure::Figure;
 use crate::report::row::{Row, Verdict};
 
 /// The version of the program whose figures these are.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`.
-const SCHEMA: u32 = 2;
+/// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`. 3: `program`, `inputs`,
+/// `figures` and `remarks`; rows of request times.
+const SCHEMA: u32 = 3;
 
 /// A run, as programs read it.
 #[derive(Serialize)]
@@ -30,8 +33,16 @@ pub struct RunJson<'a> {
     pub scale: Scale,
     /// The user's own drive, if one was given.
     pub drive: Option<&'a str>,
-    /// Its figures.
+    /// The commit and the number of the sources.
+    pub program: &'a Program,
+    /// Hashes of drives, hosts, options.
+    pub inputs: &'a Inputs,
+    /// The figures that count.
     pub rows: &'a [Row],
+    /// Series of its pictures.
+    pub figures: &'a [Figure],
+    /// Remarks on this run.
+    pub remarks: &'a [String],
 }
 
 /// A run as one line of JSON.
@@ -45,7 +56,11 @@ pub fn json(experiment: &Experiment, context: &Context, outcome: &Outcome) -> St
         seed,
         scale,
         drive,
+        program: &context.program,
+        inputs: &outcome.inputs,
         rows: &outcome.rows,
+        figures: &outcome.figures,
+        remarks: &outcome.remarks,
     };
     // Plain numbers and strings cannot fail to be written.
     serde_json::to_string(&run).unwrap_or_default()
@@ -92,6 +107,8 @@ mod tests {
     use super::*;
     use crate::report::figure::{Axis, Figure, Mark, Series};
     use crate::report::row::Better;
+    use crate::rig::engine::Setup;
+    use crate::rig::store::Store;
 
     /// A figure often has its experiment's name.
     #[test]
@@ -106,7 +123,7 @@ mod tests {
             series: vec![Series::new("s", Mark::Line, vec![(0.0, 1.0), (1.0, 2.0)])],
         };
         let row = Row::new("late", "s", Better::Lower).paper(9.0, 0.2).paper_config(10.0).ours(20.0).goal(10.0);
-        let outcome = Outcome { rows: vec![row.judged()], figures: vec![figure], remarks: Vec::new() };
+        let outcome = Outcome { rows: vec![row.judged()], figures: vec![figure], ..Outcome::default() };
         let folder = std::env::temp_dir().join(format!("shingle-lab-files-{}", std::process::id()));
         write(&folder, &experiment, &context, &outcome).unwrap();
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
@@ -115,6 +132,30 @@ mod tests {
         assert!(rows.contains("\"late\",s,9,10,20,10,yes,no,"), "{rows}");
         assert!(data.starts_with("series,"), "{data}");
         let run: serde_json::Value = serde_json::from_str(&run).unwrap();
-        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&2.into(), &"no".into()));
+        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&3.into(), &"no".into()));
+        assert_eq!(run["figures"][0]["series"][0]["points"][1], serde_json::json!([1.0, 2.0]));
+    }
+
+    /// Who reads a result must be able to make it again.
+    #[test]
+    fn a_run_names_its_program_drives_hosts_and_options() {
+        let program = Program { commit: Some("abc+".to_owned()), build: Some("12".to_owned()) };
+        let mut context = Context::new(7, Scale::Quick, Rc::new(|_, _| {})).made_by(program);
+        let run = |context: &mut Context| {
+            Store::Engine(Setup::Ours).drive(context)?;
+            Ok(Outcome::default())
+        };
+        let experiment = Experiment { name: "x", question: "", expectation: "", setup: "", run };
+        let mut run = || {
+            let outcome = experiment.perform(&mut context).unwrap();
+            serde_json::from_str::<serde_json::Value>(&json(&experiment, &context, &outcome)).unwrap()
+        };
+        let first = run();
+        assert_eq!(first["program"], serde_json::json!({ "commit": "abc+", "build": "12" }));
+        let inputs = &first["inputs"];
+        assert_eq!(inputs["drives"]["st20000nm001j"].as_str().unwrap().len(), 16);
+        assert_eq!(inputs["hosts"]["Linux 6.10"]["command_max_bytes"], 8 << 20);
+        assert!(inputs["options"]["Shingle"].as_str().unwrap().contains("writes_max: 4"));
+        assert_eq!(run(), first, "one run's inputs are not taken for another's");
     }
 }

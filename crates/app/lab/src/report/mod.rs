@@ -8,3 +8,4 @@ pub mod page;
 mod picture;
 pub mod row;
 mod span;
+pub(crate) mod times;

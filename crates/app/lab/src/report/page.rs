@@ -175,7 +175,12 @@ mod tests {
             y: Axis::linear("y"),
             series: vec![Series::new("s", Mark::Line, vec![(0.0, 1.0), (1.0, 2.0)])],
         };
-        let outcome = Outcome { rows: vec![shown, short], figures: vec![figure], remarks: vec!["a remark".to_owned()] };
+        let outcome = Outcome {
+            rows: vec![shown, short],
+            figures: vec![figure],
+            remarks: vec!["a remark".to_owned()],
+            ..Outcome::default()
+        };
         let page = page(&context, &[(experiment(), outcome)]).unwrap();
         for part in [
             "<a href='#space'>",

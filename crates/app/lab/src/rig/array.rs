@@ -76,9 +76,11 @@ impl LabArray {
     /// The user's drive cannot carry the load.
     pub fn new(context: &Context, every: u32) -> Result<Self, LabError> {
         let drive = match &context.drive {
-            Some(profile) => LabDrive::of(profile.clone()),
-            None => LabDrive::new(PAPER_DRIVE)?,
+            Some(profile) => context.used(profile.clone()),
+            None => context.profile(PAPER_DRIVE)?,
         };
+        let drive = LabDrive::of(drive);
+        context.on_host(Host::linux_6_10());
         let array = Self { drive: drive.every(every), drives: DRIVES, segment_length: 20 << 20, code: Self::code() };
         let name = &array.drive.profile.name;
         if !array.drive.profile.kind.is_zoned() {

@@ -75,7 +75,7 @@ impl LabDrive {
     /// # Errors
     /// The user's drive cannot carry the load; the message says which could.
     pub fn shingled(context: &Context) -> Result<Self, LabError> {
-        let Some(profile) = &context.drive else { return Self::new(PAPER_DRIVE) };
+        let Some(profile) = &context.drive else { return Ok(Self::of(context.profile(PAPER_DRIVE)?)) };
         let shape = &profile.shape;
         let refused = |why: String| {
             let instead = "`shingle lab run calibrate --drive` measures drives of any kind and size";
@@ -93,7 +93,7 @@ impl LabDrive {
         if shape.zones < ZONES_MIN {
             return refused(format!("the papers' loads need {ZONES_MIN} zones (6 TB), and it has {}", shape.zones));
         }
-        Ok(Self::of(profile.clone()))
+        Ok(Self::of(context.used(profile.clone())))
     }
 
     /// Only every `every`th zone, so that seeks stay those of the whole drive. (SMORE, section V-A.)

@@ -13,6 +13,8 @@ use tokio::sync::Mutex;
 /// Limits and order of commands of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
+    /// Its name.
+    pub name: &'static str,
     /// The longest command: longer ones are cut.
     pub command_max: Blocks,
     /// Only one write is outstanding in a sequential zone: Linux keeps the order of writes to a zone so, by the zone
@@ -23,12 +25,12 @@ pub struct Host {
 impl Host {
     /// Linux 4.19, which SMRstore's servers ran (Table 2): direct I/O is cut at 256 pages.
     pub fn linux_4_19() -> Self {
-        Self { command_max: Blocks(256), zone_lock: true }
+        Self { name: "Linux 4.19", command_max: Blocks(256), zone_lock: true }
     }
 
     /// Linux since 6.10, with `max_sectors_kb` raised to 8 MiB (SATA drives take up to 32 MiB in a command).
     pub fn linux_6_10() -> Self {
-        Self { command_max: Blocks(2048), zone_lock: true }
+        Self { name: "Linux 6.10", command_max: Blocks(2048), zone_lock: true }
     }
 }
 

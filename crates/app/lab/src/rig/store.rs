@@ -43,10 +43,16 @@ impl Store {
     /// # Errors
     /// The user's drive cannot carry the load.
     pub fn drive(self, context: &Context) -> Result<LabDrive, LabError> {
+        context.on_host(self.host());
+        match self {
+            Self::Engine(setup) => context.with_options(self.name(), &setup.options()),
+            Self::Ext4(options) => context.with_options(self.name(), &options),
+            Self::F2fs(options) => context.with_options(self.name(), &options),
+        }
         Ok(match self {
             Self::Engine(Setup::Blind) => LabDrive::shingled(context)?.first_zones(6_000).of_unknown_speed(),
             Self::Engine(_) => LabDrive::shingled(context)?.first_zones(6_000),
-            Self::Ext4(_) => LabDrive::new("st16000nm001g")?.first_zones(22_352),
+            Self::Ext4(_) => LabDrive::of(context.profile("st16000nm001g")?).first_zones(22_352),
             Self::F2fs(_) => LabDrive::shingled(context)?.first_zones(22_352),
         })
     }

@@ -240,11 +240,12 @@ fn an_array_is_snapshotted_opened_and_rebuilt() {
 #[test]
 fn one_slow_drive_of_twelve() {
     let found = run("slow-drive", &mut context());
-    assert_eq!(found.rows.len(), 17);
     for row in &found.rows {
         println!("{}: {:?} {}; {}", row.id, row.ours, row.unit, row.note);
     }
-    for row in &found.rows {
+    let with_goals: Vec<&Row> = found.rows.iter().filter(|row| row.goal.is_some()).collect();
+    assert_eq!(with_goals.len(), 17);
+    for row in with_goals {
         assert_eq!(row.goal_met, Some(Verdict::Yes), "{}: {:?}, {}", row.id, row.ours, row.note);
     }
 }

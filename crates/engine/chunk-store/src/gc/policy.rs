@@ -1,5 +1,7 @@
 //! Choice of the zone that GC empties next. (SMRstore, section 5.5.)
 
+use std::fmt;
+
 use shingle_base::ZoneId;
 
 /// Figures of a closed zone that holds garbage, for a policy.
@@ -18,7 +20,7 @@ pub struct Candidate {
 }
 
 /// Chooses victims. A policy sees only numbers and keeps no state, so that it can be tested alone.
-pub trait VictimPolicy {
+pub trait VictimPolicy: fmt::Debug {
     /// The policy's name, for reports.
     fn name(&self) -> &'static str;
     /// Score of the zone as a victim; the highest is taken first.

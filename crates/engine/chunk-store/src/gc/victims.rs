@@ -219,6 +219,7 @@ mod tests {
     }
 
     /// Counts how often it is asked.
+    #[derive(Debug)]
     struct Counting(Cell<usize>);
 
     impl VictimPolicy for Counting {

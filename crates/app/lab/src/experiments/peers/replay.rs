@@ -69,8 +69,8 @@ fn recording(context: &Context, name: &str, built_in: &[u8]) -> Result<Trace, La
 }
 
 /// The modelled drive with zones like those of the recording, spread over as much of it.
-fn drive(trace: &Trace) -> Result<LabDrive, LabError> {
-    let mut drive = LabDrive::new(DRIVE)?;
+fn drive(context: &Context, trace: &Trace) -> Result<LabDrive, LabError> {
+    let mut drive = LabDrive::of(context.profile(DRIVE)?);
     let profile = &mut drive.profile;
     let zone_mib = (trace.zone_blocks / 256) as u32;
     if zone_mib == 0 || !profile.shape.zone_mib.is_multiple_of(zone_mib) {
@@ -96,7 +96,7 @@ fn zone_bytes(trace: &Trace) -> u64 {
 
 /// Plays a recording: as many commands under way as in it, or `at_least`, whichever is more.
 fn play(context: &Context, trace: &Trace, at_least: u32) -> Result<Course, LabError> {
-    let (drive, trace) = (drive(trace)?, trace.clone());
+    let (drive, trace) = (drive(context, trace)?, trace.clone());
     let (progress, name) = (context.progress.clone(), trace.name.clone());
     Sim::new(context.seed).run(move |rt| async move {
         let device = drive.device(&rt, drive.blank());
@@ -112,7 +112,7 @@ fn streams(trace: &Trace) -> Streams {
 
 /// Ours, on the drive and with the load of a recording.
 fn ours(context: &Context, trace: &Trace) -> Result<Course, LabError> {
-    let (drive, streams) = (drive(trace)?, streams(trace));
+    let (drive, streams) = (drive(context, trace)?, streams(trace));
     let progress = context.progress.clone();
     Sim::new(context.seed).run(move |rt| async move {
         let device = drive.device(&rt, drive.medium());
@@ -209,7 +209,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         y: Axis::linear("throughput (MB/s)"),
         series: runs.iter().map(|run| Series::new(run.name.clone(), Mark::Line, points(&run.course))).collect(),
     }];
-    Ok(Outcome { rows, figures, remarks })
+    Ok(Outcome { rows, figures, remarks, ..Outcome::default() })
 }
 
 /// The rows of one run.

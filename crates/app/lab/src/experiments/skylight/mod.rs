@@ -57,7 +57,7 @@ fn loads_of(profile: &Profile, seed: u64) -> Result<Vec<loads::Load>, LabError> 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let (mut rows, mut remarks, mut pictures) = (Vec::new(), Vec::new(), Vec::new());
     for (name, least, most) in TABLE_2_3 {
-        let profile = Profile::named(name).map_err(|error| LabError(error.0))?;
+        let profile = context.profile(name)?;
         let Some(findings) = look(&profile, context.seed)? else { continue };
         tables(name, (least, most), &findings, &mut rows);
         if pictures.is_empty() {
@@ -88,7 +88,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     rows.extend(loops.rows());
     remarks.extend(scores.wrong);
     remarks.extend(loops.far);
-    Ok(Outcome { rows, figures: pictures, remarks })
+    Ok(Outcome { rows, figures: pictures, remarks, ..Outcome::default() })
 }
 
 fn tables(name: &str, (least, most): (f64, f64), findings: &Findings, rows: &mut Vec<Row>) {

@@ -54,7 +54,14 @@ pub(super) fn paper() -> Options {
     Options { turn_segments: 12, coalesce: false, open_sets: Some(1), ..Options::default() }
 }
 
+/// Notes both configurations as inputs of a run.
+pub(super) fn note(context: &Context) {
+    context.with_options("Shingle", &ours());
+    context.with_options("paper's configuration", &paper());
+}
+
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    note(context);
     let sizes: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
     let writers: &[u32] = context.scale.pick(&[3, 12], &[3, 6, 12, 24], &[3, 6, 12, 24]);
     let limit_of = |array: &LabArray| {
@@ -158,7 +165,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         y: Axis::linear("ingest (MB/s)"),
         series,
     };
-    Ok(Outcome { rows, figures: vec![figure, figure_by_drives(&by_drives)], remarks: Vec::new() })
+    Ok(Outcome { rows, figures: vec![figure, figure_by_drives(&by_drives)], ..Outcome::default() })
 }
 
 /// Ingest, and the drives' limit, by the number of drives.

@@ -7,7 +7,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::Sim;
 use std::rc::Rc;
 
-use super::ingest::{SIZES, SMALL, ours, paper};
+use super::ingest::{SIZES, SMALL, note, ours, paper};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
@@ -59,6 +59,7 @@ struct Case {
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    note(context);
     let array = LabArray::new(context, context.scale.pick(960, 120, 60))?;
     let sizes: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
     let churn = context.scale.pick(1.0, 5.0, 5.0);
@@ -129,7 +130,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     );
     rows.push(Row::new("read, what all six can read", "MB/s", Better::Higher).paper_config(outer).judged());
     let figure = figure(sizes, curves, mix, five);
-    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+    Ok(Outcome { rows, figures: vec![figure], ..Outcome::default() })
 }
 
 const SIX_DRIVES: &str = "the paper's five drives of a RAID-4 give 590 at most";

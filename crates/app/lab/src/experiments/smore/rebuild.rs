@@ -9,7 +9,7 @@ use shingle_base::{Blocks, ZoneId};
 use shingle_sim::Sim;
 use shingle_zoned::ZonedDevice;
 
-use super::ingest::ours;
+use super::ingest::{note, ours};
 use super::read::filled;
 use crate::context::Context;
 use crate::error::LabError;
@@ -60,6 +60,7 @@ impl Found {
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    note(context);
     let array = LabArray::new(context, context.scale.pick(960, 240, 60))?;
     let many = LabArray { drives: MANY, ..array.clone() };
     let (full, less) = context.scale.pick((0.2, 0.2), (0.8, 0.6), (0.8, 0.6));
@@ -104,7 +105,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             Series::new("what one drive can write", Mark::Reference, limit),
         ],
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+    Ok(Outcome { rows, figures: vec![figure], ..Outcome::default() })
 }
 
 /// Loses the first drive of an array with that share in use, and rebuilds it.

@@ -53,6 +53,7 @@ const PAPER_50_TB: f64 = 420.0;
 const GOAL_50_TB: f64 = 70.0;
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    ingest::note(context);
     let array = LabArray::new(context, context.scale.pick(960, 60, 60))?;
     let ages: &[f64] = context.scale.pick(&[0.0, 0.5, 1.0], &AGES, &AGES);
     let mut curves = [Vec::new(), Vec::new()];
@@ -134,7 +135,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             point.sets, point.walked, point.seconds, point.examined, point.snapshot
         )
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks: all.iter().map(remark).collect() })
+    Ok(Outcome { rows, figures: vec![figure], remarks: all.iter().map(remark).collect(), ..Outcome::default() })
 }
 
 /// Tolerance of the paper's configuration.

@@ -3,7 +3,7 @@
 use shingle_array_store::Options;
 use shingle_sim::Sim;
 
-use super::ingest::{SIZES, SMALL, ours, paper};
+use super::ingest::{SIZES, SMALL, note, ours, paper};
 use super::read::{WRITERS, filled};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
@@ -50,6 +50,7 @@ struct Case {
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    note(context);
     let sizes: &[u64] = context.scale.pick(&[], &SIZES, &SIZES);
     let sizes: Vec<Sizes> = sizes.iter().copied().map(Sizes::Equal).collect();
     let full: &[f64] = context.scale.pick(&[0.7, 0.8], &FULL, &FULL);
@@ -97,7 +98,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         }
     }
     let figure = figure(curves, mixes, papers);
-    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+    Ok(Outcome { rows, figures: vec![figure], ..Outcome::default() })
 }
 
 /// Divisor of the number of zones, and the capacities written.

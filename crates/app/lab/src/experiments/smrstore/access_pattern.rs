@@ -74,7 +74,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             series: vec![Series::new(store.name(), Mark::Dots, writes)],
         })
         .collect();
-    Ok(Outcome { rows, figures, remarks: Vec::new() })
+    Ok(Outcome { rows, figures, ..Outcome::default() })
 }
 
 fn measure(store: Store, seconds: u32, context: &Context) -> Result<Writes, LabError> {

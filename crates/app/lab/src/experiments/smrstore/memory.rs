@@ -93,7 +93,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             None => memory.record_bytes(),
         }),
     ];
-    Ok(Outcome { rows, figures, remarks })
+    Ok(Outcome { rows, figures, remarks, ..Outcome::default() })
 }
 
 /// Memory of the index, and the live bytes.

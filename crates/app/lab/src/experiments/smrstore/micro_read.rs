@@ -11,9 +11,10 @@ use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
-use crate::load::micro::{self, Micro};
+use crate::load::micro::{self, Micro, MicroResult};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::engine::Setup;
 use crate::rig::store::Store;
 
@@ -46,7 +47,9 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         (context.progress)(store.name(), Some(number as f64 / stores.len() as f64));
         curves.push(measure(store, sizes, context)?);
     }
-    let (ext4, paper, ours) = (&curves[0], &curves[2], &curves[3]);
+    let found: [Vec<(f64, f64)>; 3] =
+        [0, 2, 3].map(|at| curves[at].iter().map(|(kib, found)| (*kib, found.bytes_s / 1e6)).collect());
+    let [ext4, paper, ours] = &found;
     let mut rows: Vec<Row> = (0..sizes.len())
         .map(|at| {
             Row::new(format!("HC-RR, {} KiB", sizes[at] >> 10), "MB/s", Better::Higher)
@@ -66,20 +69,36 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .note("the paper says comparable; 1 within 15 % is taken for that")
             .judged(),
     );
-    let series =
-        stores.iter().zip(curves).map(|(store, curve)| Series::new(store.name(), Mark::LineAndPoints, curve)).collect();
-    let figure = Figure {
-        name: "micro-read".to_owned(),
-        title: "High-concurrency random reads, one drive (SMRstore, Figure 16)".to_owned(),
-        x: Axis::logarithmic("I/O size (KiB)"),
-        y: Axis::linear("throughput (MB/s)"),
-        series,
+    for at in [0, sizes.len() - 1] {
+        let id = format!("HC-RR, {} KiB: request", sizes[at] >> 10);
+        rows.extend(times::rows(&id, Some(&curves[2][at].1.times), Some(&curves[3][at].1.times)));
+    }
+    let figure = |name: &str, title: &str, y: Axis, value: fn(&MicroResult) -> f64| {
+        let points = |curve: &Curve| curve.iter().map(|(kib, found)| (*kib, value(found))).collect();
+        Figure {
+            name: name.to_owned(),
+            title: format!("High-concurrency random reads, one drive{title} (SMRstore, Figure 16)"),
+            x: Axis::logarithmic("I/O size (KiB)"),
+            y,
+            series: stores
+                .iter()
+                .zip(&curves)
+                .map(|(store, curve)| Series::new(store.name(), Mark::LineAndPoints, points(curve)))
+                .collect(),
+        }
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+    let figures = vec![
+        figure("micro-read", "", Axis::linear("throughput (MB/s)"), |found| found.bytes_s / 1e6),
+        figure("micro-read-p99", ": 99th percentile", Axis::logarithmic("time (ms)"), |found| found.times.p99_ms),
+    ];
+    Ok(Outcome { rows, figures, ..Outcome::default() })
 }
 
-/// One store: MB/s by size in KiB. It is filled once.
-fn measure(store: Store, sizes: &'static [u32], context: &Context) -> Result<Vec<(f64, f64)>, LabError> {
+/// Results by size in KiB.
+type Curve = Vec<(f64, MicroResult)>;
+
+/// One store. It is filled once.
+fn measure(store: Store, sizes: &'static [u32], context: &Context) -> Result<Curve, LabError> {
     const LENGTH: u64 = 252 << 20;
     let chunks = context.scale.pick(64, 512, 512);
     let seconds = context.scale.pick((1, 8), (5, 60), (10, 600));
@@ -91,7 +110,7 @@ fn measure(store: Store, sizes: &'static [u32], context: &Context) -> Result<Vec
         for &size in sizes {
             let load = Micro::paper(size, Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));
             let found = micro::read(&rt, target.clone(), load, chunks.clone(), LENGTH).await?;
-            curve.push((f64::from(size) / 1024.0, found.bytes_s / 1e6));
+            curve.push((f64::from(size) / 1024.0, found));
         }
         Ok(curve)
     })

@@ -45,19 +45,21 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         Store::F2fs(F2fsOptions { sequential: true, ..F2fsOptions::default() }),
     ];
     let mut curves = vec![Vec::new(); stores.len()];
+    let mut p99 = curves.clone();
     for (number, &store) in stores.iter().enumerate() {
         for (at, &size) in sizes.iter().enumerate() {
             let share = (number * sizes.len() + at) as f64 / (stores.len() * sizes.len()) as f64;
             (context.progress)(&format!("{}, {} KiB", store.name(), size >> 10), Some(share));
             let found = measure(store, size, context)?;
             curves[number].push((f64::from(size) / 1024.0, found.bytes_s / 1e6));
+            p99[number].push((f64::from(size) / 1024.0, found.times.p99_ms));
         }
     }
-    let mut series: Vec<Series> = stores
-        .iter()
-        .zip(&curves)
-        .map(|(store, curve)| Series::new(store.name(), Mark::LineAndPoints, curve.clone()))
-        .collect();
+    let of_stores = |curves: &[Vec<(f64, f64)>]| -> Vec<Series> {
+        let curves = stores.iter().zip(curves);
+        curves.map(|(store, curve)| Series::new(store.name(), Mark::LineAndPoints, curve.clone())).collect()
+    };
+    let mut series = of_stores(&curves);
     series.push(Series::new("paper: SMRstore", Mark::Paper, vec![(1024.0, PAPER_MB_S)]));
     series.push(Series::new("paper: CS-Ext4", Mark::Paper, vec![(1024.0, PAPER_MB_S / OVER_EXT4)]));
     let figure = |name: &str, note: &str, y: Axis| Figure {
@@ -71,10 +73,17 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let figures = vec![
         figure("micro-write", "", Axis::linear("throughput (MB/s)")),
         figure("micro-write-factors", ", in equal factors", Axis::logarithmic("throughput (MB/s)")),
+        Figure {
+            name: "micro-write-p99".to_owned(),
+            title: "High-concurrency writes, one drive: 99th percentile of the time of an append".to_owned(),
+            x: Axis::logarithmic("I/O size (KiB)"),
+            y: Axis::logarithmic("time (ms)"),
+            series: of_stores(&p99),
+        },
     ];
     let mut rows = rows(&curves);
     rows.extend(micro_write_hosts::rows(context)?);
-    Ok(Outcome { rows, figures, remarks: Vec::new() })
+    Ok(Outcome { rows, figures, ..Outcome::default() })
 }
 
 /// The paper's values: MB/s of SMRstore at 1 MiB, and its factor over CS-Ext4.

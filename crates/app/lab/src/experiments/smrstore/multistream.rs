@@ -13,6 +13,7 @@ use crate::experiment::{Experiment, Outcome};
 use crate::load::multistream::{self, MultiStream, MultiStreamResult, Sample};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::engine::Setup;
 use crate::rig::store::Store;
 
@@ -65,11 +66,12 @@ pub(crate) fn f2fs(context: &Context) -> Store {
 /// Runs one case, unless it was run before. `name` is shown meanwhile.
 pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<MultiStreamResult>, LabError> {
     let key = format!("{case:?}");
+    let whole = case.store.drive(context)?;
     if let Some(known) = context.runs.borrow().get(&key) {
         return Ok(known.clone());
     }
     let every = every(context);
-    let drive = case.store.drive(context)?.every(every).first_zones(ZONES / every);
+    let drive = whole.every(every).first_zones(ZONES / every);
     let load = MultiStream {
         classes: multistream::classes(case.chunk_max, 1.0 / f64::from(every)),
         full: case.full,
@@ -101,7 +103,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let (paper_90, ours_90) = (fuller(Setup::Paper)?, fuller(Setup::Ours)?);
     let mb = |run: &MultiStreamResult| run.settled_bytes_s / 1e6;
     let percent = |run: &MultiStreamResult| run.loss() * 100.0;
-    let rows = vec![
+    let mut rows = vec![
         Row::new("multi-stream, 80 % full: throughput", "MB/s", Better::Higher)
             .paper(RATE, 0.1)
             .paper_config(mb(&paper))
@@ -144,18 +146,19 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .goal(2.16)
             .judged(),
     ];
+    for (phase, what) in ["while it is filled", "once deletion has settled"].into_iter().enumerate() {
+        let id = format!("multi-stream, 80 % full: 1 MiB of a GC stream, {what}");
+        rows.extend(times::rows(&id, Some(&paper.times[phase]), Some(&ours.times[phase])));
+    }
     let remarks = runs
         .iter()
         .map(|(name, run)| {
             format!(
-                "{name}: {:.1} MB/s while it was filled in {:.1} h, {:.1} MB/s once deletion had settled; {:.2} deletions a second; a \
-                 request of the GC streams took {:.0} ms, then {:.0} ms",
+                "{name}: {:.1} MB/s while it was filled in {:.1} h, {:.1} MB/s once deletion had settled; {:.2} deletions a second",
                 run.fill_bytes_s / 1e6,
                 run.full_at.as_secs_f64() / 3600.0,
                 run.settled_bytes_s / 1e6,
                 run.deletions_s,
-                run.latency[0].as_secs_f64() * 1e3,
-                run.latency[1].as_secs_f64() * 1e3,
             )
         })
         .collect();
@@ -184,7 +187,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         ),
     ];
     figures[0].series.extend(paper_levels(&paper, &f2fs));
-    Ok(Outcome { rows, figures, remarks })
+    Ok(Outcome { rows, figures, remarks, ..Outcome::default() })
 }
 
 /// The paper's words on the throughput: steady, and of F2FS the share left once deletion begins.

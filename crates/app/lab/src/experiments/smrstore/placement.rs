@@ -91,5 +91,5 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             Series::new("paper: 2.35 times none", Mark::Paper, vec![(4.0, 2.35 * none)]),
         ],
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks })
+    Ok(Outcome { rows, figures: vec![figure], remarks, ..Outcome::default() })
 }

@@ -110,7 +110,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
                     continue;
                 }
                 (context.progress)(&format!("{}, {age} s after a checkpoint", way.name), share(0.5));
-                let report = recover(&drive, way, image, context.seed)?;
+                let report = recover(&drive, way, image, context)?;
                 let steps = whole_drive(&drive, way, &report);
                 if of_curve {
                     curve.push((*age as f64, steps.total()));
@@ -263,9 +263,12 @@ fn whole_drive(drive: &LabDrive, way: &Way, report: &RecoveryReport) -> Steps {
 }
 
 /// Opens the store on a medium after a power cut, in the drive's own time.
-fn recover(drive: &LabDrive, way: &Way, medium: &MemoryDevice, seed: u64) -> Result<RecoveryReport, LabError> {
+fn recover(drive: &LabDrive, way: &Way, medium: &MemoryDevice, context: &Context) -> Result<RecoveryReport, LabError> {
     let options = Options { background: false, ..(way.change)(way.setup.options()) };
     let host = if way.setup == Setup::Ours { Host::linux_6_10() } else { Host::linux_4_19() };
+    context.on_host(host);
+    context.with_options(way.name, &options);
+    let seed = context.seed;
     let (drive, medium) = (drive.clone(), medium.snapshot());
     Sim::new(seed).run(move |rt| async move {
         let device = HostDevice::new(host, drive.device(&rt, medium));

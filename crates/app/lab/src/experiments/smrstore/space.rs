@@ -73,7 +73,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             Series::new("paper: 2 % and 1 %", Mark::Paper, vec![(512.0, 2.0), (1024.0, 1.0)]),
         ],
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks: Vec::new() })
+    Ok(Outcome { rows, figures: vec![figure], ..Outcome::default() })
 }
 
 /// Sizes of appends.

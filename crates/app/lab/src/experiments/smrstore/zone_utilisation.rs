@@ -71,5 +71,5 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         y: Axis::linear("share of zones (CDF)"),
         series,
     };
-    Ok(Outcome { rows, figures: vec![figure], remarks })
+    Ok(Outcome { rows, figures: vec![figure], remarks, ..Outcome::default() })
 }

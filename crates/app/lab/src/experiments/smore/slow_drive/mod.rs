@@ -20,7 +20,9 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
 use crate::load::objects::{Sizes, name};
+use crate::load::times::Summary;
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::array::{LabArray, Rig, lab_error};
 
 pub(crate) fn experiment() -> Experiment {
@@ -50,6 +52,7 @@ const FULL: f64 = 0.4;
 /// Times of GETs, from the shortest, and bytes that a second array read beside.
 struct Found {
     took: Vec<Duration>,
+    times: Summary,
     longest_before: Duration,
     hedged: u64,
     reads: u64,
@@ -62,10 +65,11 @@ impl Found {
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    context.with_options("Shingle", &Options::default());
     let code = Code::new(10, 2).map_err(|error| LabError(error.to_string()))?;
     let array = LabArray { drives: DRIVES, code, ..LabArray::new(context, 960)? };
     let time = Duration::from_secs(context.scale.pick(60, 300, 1200));
-    let mut rows = Vec::new();
+    let (mut rows, mut all_times) = (Vec::new(), Vec::new());
     for (number, (size, bytes, rate)) in LOADS.into_iter().enumerate() {
         let measure = |slower: u32, share: f64| {
             let what = if slower == 1 { "all drives well" } else { "one drive slow" };
@@ -75,10 +79,10 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let [well, beside_well] = measure(1, 0.0)?;
         let [slow, beside_slow] = measure(SLOWER, 0.5)?;
         let ms = |seconds: f64| seconds * 1e3;
-        let times = |id: String, ours: f64| Row::new(id, "x", Better::Lower).ours(ours);
+        let factor = |id: String, ours: f64| Row::new(id, "x", Better::Lower).ours(ours);
         let (p99, p99_well) = (slow.percentile(99), well.percentile(99));
         rows.push(
-            times(format!("GET {size}, 99th percentile, one drive slow over none"), p99 / p99_well)
+            factor(format!("GET {size}, 99th percentile, one drive slow over none"), p99 / p99_well)
                 .goal(1.5)
                 .note(format!(
                     "{:.1} ms over {:.1} ms; medians {:.1} and {:.1} ms; the longest {:.0} and {:.0} ms, and {:.0} ms before the \
@@ -95,7 +99,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         );
         let (p99, p99_well) = (beside_slow.percentile(99), beside_well.percentile(99));
         rows.push(
-            times(format!("GET {size} from the array beside it, 99th percentile"), p99 / p99_well)
+            factor(format!("GET {size} from the array beside it, 99th percentile"), p99 / p99_well)
                 .goal(1.0)
                 .note(format!("{:.1} ms over {:.1} ms", ms(p99), ms(p99_well)))
                 .judged(),
@@ -108,11 +112,14 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
                 .note(format!("{} of {} reads", well.hedged, well.reads))
                 .judged(),
         );
+        all_times.extend(times::rows(&format!("GET {size}, all drives well"), None, Some(&well.times)));
+        all_times.extend(times::rows(&format!("GET {size}, one drive slow"), None, Some(&slow.times)));
     }
     rows.extend(put::rows(context, code)?);
     rows.push(put_drives::row(context)?);
     rows.extend(beside::rows(context, code)?);
-    Ok(Outcome { rows, figures: Vec::new(), remarks: Vec::new() })
+    rows.extend(all_times);
+    Ok(Outcome { rows, ..Outcome::default() })
 }
 
 #[derive(Clone, Copy)]
@@ -150,7 +157,8 @@ fn measure(array: &LabArray, load: Load) -> Result<[Found; 2], LabError> {
             let took = gets.between(WARM_UP, WARM_UP + load.time);
             let longest_before = gets.between(Duration::ZERO, WARM_UP).last().copied().unwrap_or_default();
             let hedged = rig.store.stats().map_err(lab_error)?.hedged;
-            found.push(Found { took, longest_before, hedged, reads: reads(rig) });
+            let times = gets.summary(WARM_UP, WARM_UP + load.time);
+            found.push(Found { took, times, longest_before, hedged, reads: reads(rig) });
         }
         let found: Result<[Found; 2], _> = found.try_into();
         found.map_err(|_| LabError("two arrays were measured".to_owned()))

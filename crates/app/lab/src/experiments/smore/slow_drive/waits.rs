@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use shingle_runtime::Runtime;
+use shingle_runtime::{Instant, Runtime};
 use shingle_sim::Random;
 
 use crate::error::LabError;
+use crate::load::times::{Summary, Times};
 
 /// Factor by which one drive is slower.
 pub(super) const SLOWER: u32 = 100;
@@ -26,6 +27,17 @@ impl Calls {
         let mut took: Vec<Duration> = within.map(|(_, took)| *took).collect();
         took.sort_unstable();
         took
+    }
+
+    /// The same, with the longest stall.
+    pub(super) fn summary(&self, from: Duration, to: Duration) -> Summary {
+        let within = self.0.iter().filter(|(came, _)| (from..to).contains(came));
+        let mut calls: Vec<_> = within.map(|(came, took)| (*came, *came + *took)).collect();
+        calls.sort_unstable_by_key(|call| call.1);
+        let mut times = Times::default();
+        let at = |since: Duration| Instant { nanos: since.as_nanos() as u64 };
+        calls.into_iter().for_each(|(came, answered)| times.note(at(came), at(answered)));
+        times.summary()
     }
 }
 
