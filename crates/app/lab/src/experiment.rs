@@ -5,6 +5,7 @@ use crate::error::LabError;
 use crate::inputs::Inputs;
 use crate::report::figure::Figure;
 use crate::report::row::Row;
+use crate::targets;
 
 /// Findings of an experiment.
 #[derive(Debug, Default)]
@@ -25,8 +26,6 @@ pub struct Experiment {
     pub name: &'static str,
     /// Its question.
     pub question: &'static str,
-    /// The paper's expectation, with the section.
-    pub expectation: &'static str,
     /// Its setup.
     pub setup: &'static str,
     /// Answers it.
@@ -43,6 +42,10 @@ impl Experiment {
         context.inputs.take();
         let mut outcome = (self.run)(context)?;
         outcome.inputs = context.inputs.take();
+        if context.drive.is_none() {
+            let unjudged = targets::unjudged(self.name, context.scale, &outcome.rows);
+            outcome.remarks.extend(unjudged.into_iter().map(|what| format!("A TARGET IS NOT JUDGED: {what}")));
+        }
         if let Some(drive) = &context.drive
             && self.name != CALIBRATION
         {
@@ -76,7 +79,7 @@ mod tests {
             let rows = vec![row().judged(), row().goal(40.0).ours(45.0).judged()];
             Ok(Outcome { rows, ..Outcome::default() })
         }
-        let experiment = Experiment { name: "x", question: "", expectation: "", setup: "", run };
+        let experiment = Experiment { name: "x", question: "", setup: "", run };
         let verdicts = |drive: Option<Profile>| {
             let mut context = Context::new(1, Scale::Quick, Rc::new(|_, _| {})).on_drive(drive);
             let outcome = experiment.perform(&mut context).unwrap();

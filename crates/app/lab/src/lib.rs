@@ -13,4 +13,5 @@ pub mod load;
 pub mod report;
 pub mod rig;
 pub mod skylight;
+pub mod targets;
 pub mod trace;

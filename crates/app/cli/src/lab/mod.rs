@@ -203,7 +203,6 @@ fn all_experiments() -> Vec<Experiment> {
     let cpu = Experiment {
         name: "cpu",
         question: "How much can one core append, checksums on?",
-        expectation: "7 cores for 60 drives at 4 GB/s, 570 MB/s a core, GC included (SMRstore, section 6.5).",
         setup: "Measured, not modelled: appends of 1 MiB, 16 outstanding, over 128 chunks, on a memory device that drops \
                 payload; the engine on one thread of this machine, as it was loaded at the time.",
         run: cpu,
@@ -255,7 +254,6 @@ mod tests {
         let later = Experiment {
             name: "later",
             question: "Is it asked, too?",
-            expectation: "",
             setup: "",
             run: |_| {
                 let rows = vec![Row::new("asked", "times", Better::Higher).ours(1.0).judged()];

@@ -15,6 +15,7 @@ use crate::experiment::{CALIBRATION, Experiment, Outcome};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
 use crate::rig::drives::LabDrive;
+use crate::rig::host::{Host, HostDevice};
 
 /// Tolerance of a modelled figure against a published one.
 const TOLERANCE: f64 = 0.05;
@@ -23,11 +24,11 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: CALIBRATION,
         question: "Do the modelled drives have the speeds that are published of the real ones?",
-        expectation: "Every published figure of every profile within 5 % (SMRstore, Table 2 and section 2.2; SMORE, \
-                      section V-A; dissertation, Table 5.1).",
         setup: "Raw commands on each modelled drive: 4 KiB random reads one at a time over the whole drive, 512 KiB \
                 sequential transfers 32 at a time at the outer diameter, 64 places from outer to inner diameter for \
-                means, and zone commands.",
+                means, and zone commands. Of the two drives of SMRstore's Table 2 also three figures that no constant was \
+                fitted to: reads within the 6 TB that the paper formatted, reads 16 at a time, and sequential writes through \
+                the kernel that the experiments run on.",
         run,
     }
 }
@@ -62,7 +63,73 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         drives.push((profile.name, points));
     }
     let figures = vec![picture(&rows, drives)];
+    for (name, iops, sequential) in HELD_OUT {
+        (context.progress)(&format!("{name}, held out"), None);
+        rows.extend(held_out(&LabDrive::of(context.profile(name)?), iops, sequential, context));
+    }
     Ok(Outcome { rows, figures, ..Outcome::default() })
+}
+
+/// Drives of SMRstore's Table 2, with their published random reads and sequential writes.
+const HELD_OUT: [(&str, f64, f64); 2] = [("st20000nm001j", 121.0, 255.7), ("st16000nm001g", 113.0, 254.8)];
+
+/// Zones that the paper formatted: 6 TB.
+const FORMATTED: u32 = 22_352;
+
+/// Random reads a second at depth 16 over a whole drive, by data sheets of drives of this kind, and the tolerance of that.
+const QD16: (f64, f64) = (170.0, 0.15);
+
+/// Figures that no constant was fitted to: they tell whether the ones that were fitted mean what they seem to.
+fn held_out(drive: &LabDrive, iops: f64, write_mb_s: f64, context: &Context) -> [Row; 3] {
+    let reads = context.scale.pick(2_000, 20_000, 100_000);
+    let host = Host::linux_4_19();
+    context.on_host(host);
+    let run = |drive: LabDrive, what: HeldOut| {
+        Sim::new(context.seed).run(move |rt| async move {
+            let device = drive.device(&rt, drive.blank());
+            let writer = HostDevice::new(host, device.clone());
+            match what {
+                HeldOut::Reads(depth) => random_reads(&rt, &device, reads, depth).await,
+                HeldOut::Writes => {
+                    sequential(&rt, &device, writer, first_zone(&device), outer_zones(&device), true).await
+                }
+            }
+        })
+    };
+    let row = |what: &str, unit, value: f64, tolerance: f64, found: f64, note: &str| {
+        let row = Row::new(format!("held out: {}: {what}", drive.profile.name), unit, Better::Higher);
+        row.paper(value, tolerance).paper_config(found).note(note).judged()
+    };
+    let formatted = run(drive.clone().first_zones(FORMATTED), HeldOut::Reads(1));
+    let deep = run(drive.clone(), HeldOut::Reads(16));
+    let behind = run(drive.clone(), HeldOut::Writes);
+    [
+        row(
+            "4 KiB random read, QD 1, in the first 6 TB",
+            "1/s",
+            iops,
+            TOLERANCE,
+            formatted,
+            "the paper formatted 6 TB; the profile's seeks are fitted over the whole drive",
+        ),
+        row("4 KiB random read, QD 16", "1/s", QD16.0, QD16.1, deep, "data sheets of such drives say about 170"),
+        row(
+            "512 KiB sequential write, QD 32, behind Linux 4.19",
+            "MB/s",
+            write_mb_s,
+            TOLERANCE,
+            behind,
+            "the kernel keeps one write outstanding in a sequential zone, and the model loses a turn after each with the cache off: a \
+             hypothesis, against which a shortfall here speaks",
+        ),
+    ]
+}
+
+/// A figure that is held out: random reads at that depth, or sequential writes.
+#[derive(Clone, Copy)]
+enum HeldOut {
+    Reads(u32),
+    Writes,
 }
 
 /// Figures measured of a drive: the published ones, and of the user's own drive all possible ones.
@@ -118,9 +185,13 @@ fn measure(drive: &LabDrive, figure: Published, context: &Context) -> f64 {
         let device = drive.device(&rt, drive.blank());
         let outer = || outer_zones(&device);
         match figure {
-            Published::RandomReadIops => random_reads(&rt, &device, reads).await,
-            Published::SequentialReadOuter => sequential(&rt, &device, first_zone(&device), outer(), false).await,
-            Published::SequentialWriteOuter => sequential(&rt, &device, first_zone(&device), outer(), true).await,
+            Published::RandomReadIops => random_reads(&rt, &device, reads, 1).await,
+            Published::SequentialReadOuter => {
+                sequential(&rt, &device, device.clone(), first_zone(&device), outer(), false).await
+            }
+            Published::SequentialWriteOuter => {
+                sequential(&rt, &device, device.clone(), first_zone(&device), outer(), true).await
+            }
             Published::SequentialReadMean => mean(&rt, &device, false).await,
             Published::SequentialWriteMean => mean(&rt, &device, true).await,
             Published::ZoneOpen => zone_command(&rt, &device, &[], ZoneOp::Open).await,
@@ -144,19 +215,39 @@ fn first_zone(device: &SimDevice) -> ZoneId {
     ZoneId(if first == geometry.zone_count { 0 } else { first })
 }
 
-/// Reads of 4 KiB anywhere, one at a time: a second. (Blocks never written are read as the drive would: it cannot tell.)
-async fn random_reads(rt: &Runtime, device: &SimDevice, count: u64) -> f64 {
-    let mut random = Random::new(rt.random());
-    let blocks = device.geometry().blocks().0;
+/// Reads of 4 KiB anywhere, `depth` at a time: a second. (Blocks never written are read as the drive would: it cannot tell.) No
+/// host cuts or delays so short a read.
+async fn random_reads(rt: &Runtime, device: &Rc<SimDevice>, count: u64, depth: u32) -> f64 {
     let began = rt.now();
-    for _ in 0..count {
-        device.touch(Lba(random.below(blocks)), Blocks(1)).await;
+    let left = Rc::new(Cell::new(count));
+    let readers: Vec<_> = (0..depth)
+        .map(|_| {
+            let (device, left, mut random) = (device.clone(), left.clone(), Random::new(rt.random()));
+            rt.spawn(async move {
+                let blocks = device.geometry().blocks().0;
+                while left.get() > 0 {
+                    left.set(left.get() - 1);
+                    device.touch(Lba(random.below(blocks)), Blocks(1)).await;
+                }
+            })
+        })
+        .collect();
+    for reader in readers {
+        // Its simulation ends only after it.
+        let _ = reader.await;
     }
     count as f64 / rt.now().since(began).as_secs_f64()
 }
 
-/// Transfers of 512 KiB through `zones` zones from `first`, 32 outstanding: MB/s.
-async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, first: ZoneId, zones: u32, write: bool) -> f64 {
+/// Transfers of 512 KiB through `zones` zones from `first`, 32 outstanding, writes through `writer`: MB/s.
+async fn sequential(
+    rt: &Runtime,
+    device: &Rc<SimDevice>,
+    writer: Rc<dyn ZonedDevice>,
+    first: ZoneId,
+    zones: u32,
+    write: bool,
+) -> f64 {
     const BLOCKS: u64 = 128;
     let geometry = device.geometry();
     // Zones are transferred to their capacity, if that is less than their size.
@@ -177,13 +268,13 @@ async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, first: ZoneId, zones: 
     let began = rt.now();
     let workers: Vec<_> = (0..32)
         .map(|_| {
-            let (device, next, zeros) = (device.clone(), next.clone(), zeros.clone());
+            let (device, writer, next, zeros) = (device.clone(), writer.clone(), next.clone(), zeros.clone());
             rt.spawn(async move {
                 while next.get() < count {
                     let (zone, offset) = place(next.replace(next.get() + 1));
                     let at = start(device.geometry(), zone) + offset;
                     if write {
-                        expect(device.write(at, vec![zeros.clone()]).await);
+                        expect(writer.write(at, vec![zeros.clone()]).await);
                     } else {
                         device.touch(at, Blocks(BLOCKS)).await;
                     }
@@ -210,7 +301,7 @@ async fn mean(rt: &Runtime, device: &Rc<SimDevice>, write: bool) -> f64 {
     let mut seconds_per_mb = 0.0;
     for place in 0..places {
         let zone = first + (geometry.zone_count - first - 1) / (places - 1).max(1) * place;
-        seconds_per_mb += 1.0 / sequential(rt, device, ZoneId(zone), 1, write).await;
+        seconds_per_mb += 1.0 / sequential(rt, device, device.clone(), ZoneId(zone), 1, write).await;
     }
     f64::from(places) / seconds_per_mb
 }

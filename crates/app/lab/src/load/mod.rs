@@ -9,4 +9,5 @@ pub mod multistream;
 pub mod objects;
 pub mod script;
 pub(crate) mod table3;
+pub mod theory;
 pub mod times;

@@ -15,7 +15,7 @@ use crate::report::row::{Row, Verdict};
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`. 3: `program`, `inputs`,
-/// `figures` and `remarks`; rows of request times.
+/// `figures` and `remarks`; rows of request times; `bound`, `tried` and the verdict `consistent`.
 const SCHEMA: u32 = 3;
 
 /// A run, as programs read it.
@@ -145,7 +145,7 @@ mod tests {
             Store::Engine(Setup::Ours).drive(context)?;
             Ok(Outcome::default())
         };
-        let experiment = Experiment { name: "x", question: "", expectation: "", setup: "", run };
+        let experiment = Experiment { name: "x", question: "", setup: "", run };
         let mut run = || {
             let outcome = experiment.perform(&mut context).unwrap();
             serde_json::from_str::<serde_json::Value>(&json(&experiment, &context, &outcome)).unwrap()

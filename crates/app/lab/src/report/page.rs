@@ -12,6 +12,7 @@ use crate::experiment::{Experiment, Outcome};
 use crate::report::files::VERSION;
 use crate::report::number::number;
 use crate::report::row::{Row, Verdict};
+use crate::targets::{self, Judged};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -41,7 +42,7 @@ fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
          <p class=run>Shingle {VERSION}, seed {}, scale {}{}</p>\
          <p>The papers' experiments on modelled drives, in virtual time: the same seed gives the same figures on any \
          machine. Two questions are asked of a row. <b>Reproduced?</b> The paper's configuration comes to the paper's value, \
-         within a tolerance. <b>Goal met?</b> Shingle as it is by default meets a goal of this project's. A row without an \
+         within a tolerance; <i>consistent</i> says that an input which the paper does not give was tried. <b>Goal met?</b> Shingle as it is by default meets a goal of this project's. A row without an \
          answer is only shown.</p>\
          <p>{}</p><nav><h2>Contents</h2><ol>",
         context.seed,
@@ -62,8 +63,27 @@ fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
     for (experiment, outcome) in runs {
         section(&mut out, experiment, outcome)?;
     }
+    uncovered(&mut out);
     out.push_str("</body></html>\n");
     Ok(out)
+}
+
+/// Targets that no row judges yet.
+fn uncovered(out: &mut String) {
+    out.push_str("<section id='not-covered'><h2>Not covered yet</h2><table><thead><tr><th>result<th>goal<th>reason</tr></thead><tbody>");
+    for target in targets::all() {
+        if let Judged::NotYet(why) = target.judged {
+            let _ = write!(
+                out,
+                "<tr><td class=id>{} ({})<td class=margin>{}<td class=margin>{}</tr>",
+                escaped(target.result),
+                escaped(target.place),
+                escaped(target.goal.unwrap_or("to be reproduced")),
+                escaped(why)
+            );
+        }
+    }
+    out.push_str("</tbody></table></section>");
 }
 
 fn section(out: &mut String, experiment: &Experiment, outcome: &Outcome) -> Result<(), LabError> {
@@ -73,7 +93,7 @@ fn section(out: &mut String, experiment: &Experiment, outcome: &Outcome) -> Resu
          <dd>{3}</dd></dl>",
         experiment.name,
         escaped(experiment.question),
-        escaped(experiment.expectation),
+        escaped(&targets::expectation(experiment.name)),
         escaped(experiment.setup),
     );
     table(out, &outcome.rows);
@@ -128,7 +148,7 @@ fn table(out: &mut String, rows: &[Row]) {
 }
 
 fn answer(verdict: Option<Verdict>) -> String {
-    let class = if verdict == Some(Verdict::Yes) { "yes" } else { "no" };
+    let class = if verdict == Some(Verdict::No) { "no" } else { "yes" };
     match Verdict::word(verdict) {
         "" => String::new(),
         word => format!("<b class={class}>{}</b>", word.to_lowercase()),
@@ -140,8 +160,10 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     let of = |what: &str, ask: fn(&Row) -> Option<Verdict>| {
         let asked = rows.clone().filter_map(ask).count();
         let yes = rows.clone().filter_map(ask).filter(|verdict| *verdict == Verdict::Yes).count();
-        let class = if yes == asked { "yes" } else { "no" };
-        (asked > 0).then(|| format!("{what} <b class={class}>{yes} of {asked}</b>"))
+        let consistent = rows.clone().filter_map(ask).filter(|verdict| *verdict == Verdict::Consistent).count();
+        let class = if yes + consistent == asked { "yes" } else { "no" };
+        let more = if consistent > 0 { format!(" and {consistent} consistent") } else { String::new() };
+        (asked > 0).then(|| format!("{what} <b class={class}>{yes}{more} of {asked}</b>"))
     };
     let both = [of("reproduced", |row| row.reproduced), of("goals met", |row| row.goal_met)];
     both.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -194,6 +216,8 @@ mod tests {
             "why",
             "<svg",
             "a remark",
+            "Not covered yet",
+            "no RocksDB runs",
         ] {
             assert!(page.contains(part), "{part}");
         }

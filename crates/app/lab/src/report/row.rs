@@ -20,6 +20,18 @@ pub enum Verdict {
     Yes,
     /// No.
     No,
+    /// The paper's value lies between those that come of inputs which the paper does not give.
+    Consistent,
+}
+
+/// Side of a paper's value that its words leave open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// "More than".
+    AtLeast,
+    /// "Less than".
+    AtMost,
 }
 
 impl Verdict {
@@ -32,6 +44,7 @@ impl Verdict {
         match verdict {
             Some(Self::Yes) => "yes",
             Some(Self::No) => "NO",
+            Some(Self::Consistent) => "consistent",
             None => "",
         }
     }
@@ -46,8 +59,12 @@ pub struct Row {
     pub unit: &'static str,
     /// The paper's value.
     pub paper: Option<f64>,
+    /// The paper gives a bound and no value.
+    pub bound: Option<Bound>,
     /// Value of this code, set up as the paper describes.
     pub paper_config: Option<f64>,
+    /// Least and most of it, over inputs that the paper does not give and that were tried.
+    pub tried: Option<[f64; 2]>,
     /// Value of this code with its own defaults.
     pub ours: Option<f64>,
     /// Goal for `ours`.
@@ -73,7 +90,9 @@ impl Row {
             id: id.into(),
             unit,
             paper: None,
+            bound: None,
             paper_config: None,
+            tried: None,
             ours: None,
             goal: None,
             better,
@@ -89,6 +108,28 @@ impl Row {
     #[must_use]
     pub fn paper(self, value: f64, tolerance: f64) -> Self {
         Self { paper: Some(value), tolerance: Some(tolerance), ..self }
+    }
+
+    /// Sets a bound that the paper gives for its configuration.
+    #[must_use]
+    pub fn paper_at_least(self, value: f64) -> Self {
+        Self { paper: Some(value), bound: Some(Bound::AtLeast), ..self }
+    }
+
+    /// The same from above.
+    #[must_use]
+    pub fn paper_at_most(self, value: f64) -> Self {
+        Self { paper: Some(value), bound: Some(Bound::AtMost), ..self }
+    }
+
+    /// Says that an input which the paper does not give was tried, and what came of it: such a row is consistent with the
+    /// paper at best.
+    #[must_use]
+    pub fn tried(self, found: impl IntoIterator<Item = f64>) -> Self {
+        let (least, most) = found
+            .into_iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)));
+        Self { tried: (least <= most).then_some([least, most]), ..self }
     }
 
     /// Sets the paper's value, to be shown only.
@@ -126,10 +167,22 @@ impl Row {
     pub fn judged(self) -> Self {
         let mut margins = Vec::new();
         let (mut reproduced, mut goal_met) = (None, None);
-        if let (Some(paper), Some(found), Some(tolerance)) = (self.paper, self.paper_config, self.tolerance) {
+        if let (Some(paper), Some([least, most]), Some(tolerance)) = (self.paper, self.tried, self.tolerance) {
+            let within = least * (1.0 - tolerance) <= paper && paper <= most * (1.0 + tolerance);
+            reproduced = Some(if within { Verdict::Consistent } else { Verdict::No });
+            let range = if least < most { format!("{least:.1} to {most:.1}") } else { format!("{least:.1}") };
+            margins.push(format!("paper's configuration {range}, by inputs that the paper does not give"));
+        } else if let (Some(paper), Some(found), Some(tolerance)) = (self.paper, self.paper_config, self.tolerance) {
             let off = (found - paper) / paper;
             reproduced = Some(Verdict::of(off.abs() <= tolerance));
             margins.push(format!("paper's configuration {:+.1} % from the paper", off * 100.0));
+        } else if let (Some(paper), Some(found), Some(bound)) = (self.paper, self.paper_config, self.bound) {
+            let (holds, words) = match bound {
+                Bound::AtLeast => (found >= paper, "at least"),
+                Bound::AtMost => (found <= paper, "at most"),
+            };
+            reproduced = Some(Verdict::of(holds));
+            margins.push(format!("the paper: {words} that"));
         }
         if let (Some(goal), Some(ours)) = (self.goal, self.ours) {
             let met = match self.better {
@@ -187,6 +240,13 @@ mod tests {
         assert!(short.margin.contains("missed by 14.8 %"), "{}", short.margin);
         assert!(short.margin.contains("-4.5 % from the paper"), "{}", short.margin);
         assert!(!row().judged().is_judged(), "nothing was found that could be compared");
+        let bound = |row: Row| row.paper_config(240.0).judged().reproduced;
+        let row = || Row::new("r", "s", Better::Lower);
+        assert_eq!(bound(row().paper_at_least(239.0)), yes);
+        assert_eq!([bound(row().paper_at_least(241.0)), bound(row().paper_at_most(239.0))], [no, no]);
+        let tried = |found: [f64; 3]| row().paper(94.4, 0.15).paper_config(94.4).tried(found).judged().reproduced;
+        assert_eq!(tried([50.0, 70.0, 200.0]), Some(Verdict::Consistent), "never more than consistent");
+        assert_eq!(tried([120.0, 150.0, 200.0]), no);
         let lower = Row::new("r", "s", Better::Lower).goal(10.0);
         assert_eq!(verdicts(lower.clone().ours(9.0)), (None, yes));
         assert_eq!(verdicts(lower.ours(11.0)), (None, no));

@@ -1,4 +1,5 @@
-//! Every experiment at quick scale, held against the orders that the paper claims. Goals are looser here than in the
+//! Every experiment at quick scale, held against the orders that the paper claims and against the list of targets, each of which a
+//! judged row must answer. Goals are looser here than in the
 //! report: a row that misses its goal by a little says so there, and is no reason to stop a change.
 
 use std::rc::Rc;
@@ -7,6 +8,7 @@ use shingle_lab::context::{Context, Scale};
 use shingle_lab::experiment::Outcome;
 use shingle_lab::experiments;
 use shingle_lab::report::row::{Row, Verdict};
+use shingle_lab::targets;
 
 fn context() -> Context {
     Context::new(1, Scale::Quick, Rc::new(|_, _| {}))
@@ -14,7 +16,10 @@ fn context() -> Context {
 
 fn run(name: &str, context: &mut Context) -> Outcome {
     let experiment = experiments::named(name).unwrap();
-    (experiment.run)(context).unwrap_or_else(|error| panic!("{name}: {error}"))
+    let outcome = (experiment.run)(context).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let unjudged = targets::unjudged(name, context.scale, &outcome.rows);
+    assert!(unjudged.is_empty(), "{name} leaves targets without a judged row:\n{}", unjudged.join("\n"));
+    outcome
 }
 
 fn row<'a>(outcome: &'a Outcome, id: &str) -> &'a Row {
@@ -60,10 +65,14 @@ fn no_experiment_is_left_out() {
 #[test]
 fn modelled_drives_are_as_fast_as_the_real_ones() {
     let found = run("calibrate", &mut context());
-    for row in &found.rows {
+    // Those that are held out say what the fit is worth, and need not agree.
+    let (held_out, fitted): (Vec<&Row>, Vec<&Row>) =
+        found.rows.iter().partition(|row| row.id.starts_with("held out: "));
+    assert!(held_out.len() == 6 && held_out.iter().all(|row| row.reproduced.is_some()));
+    for row in &fitted {
         assert_eq!(row.reproduced, Some(Verdict::Yes), "{}: {}", row.id, row.note);
     }
-    assert!(found.rows.len() >= 15, "only {} figures are published", found.rows.len());
+    assert!(fitted.len() >= 15, "only {} figures are published", fitted.len());
 }
 
 #[test]

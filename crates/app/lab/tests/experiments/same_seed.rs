@@ -22,13 +22,14 @@ fn two_runs_of_a_seed_agree_to_the_last_digit() {
     assert_ne!(quick("calibrate", 7), quick("calibrate", 8), "seeds decide something");
 }
 
-/// The bits of every figure of `calibrate`, which executor, device, medium and model have a part in and no store. They
+/// The bits of every published figure of `calibrate`, which executor, device, medium and model have a part in and no store. They
 /// change where one of those is changed on purpose; a machine that comes to others counts differently.
 #[test]
 fn every_machine_comes_to_the_figures_of_the_first() {
     let experiment = experiments::named("calibrate").unwrap();
     let outcome = (experiment.run)(&mut Context::new(1, Scale::Quick, Rc::new(|_, _| {}))).unwrap();
-    let figures: Vec<f64> = outcome.rows.iter().filter_map(|row| row.paper_config).collect();
+    let fitted = outcome.rows.iter().filter(|row| !row.id.starts_with("held out: "));
+    let figures: Vec<f64> = fitted.filter_map(|row| row.paper_config).collect();
     let digest = figures
         .iter()
         .fold(0u64, |hash, figure| hash.rotate_left(5).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ figure.to_bits());

@@ -18,8 +18,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "skylight",
         question: "Are drives that translate inside told right by the times of their commands alone?",
-        expectation: "Every parameter of the emulated drives is found as it was set, and of two real drives the figures of \
-                      Tables 2.2 and 2.3 (dissertation, sections 2.4 and 2.5).",
         setup: "The 5 TB and 8 TB drives of the dissertation; and drives drawn at random over all parameters of the model, \
                 conventional ones and SSDs among them, each with jitter of its own. A survey knows nothing of a drive but its \
                 times. Closed loop: the profile that it emits, under the loads of Figures 2.4 and 2.15, beside the drive.",

@@ -16,9 +16,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "smore-ingest",
         question: "How fast does an array of six shingled drives take in objects, by their size and the number of writers?",
-        expectation: "About 280 MB/s, almost exactly what the drives can write, whatever the size of objects (1 MB to 1 GB) \
-                      and the number of threads (3 to 24): objects stream onto the drives (SMORE, section V-C). The \
-                      project's own is to reach at least 99 % of the limit everywhere.",
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 480 below 16 MB); writers that put object after \
                 object until all but six sets are full. The limit is five drives' rate over the same zones, written from \
                 end to end with plain commands. The paper's configuration: every object has segments of its own, and a \

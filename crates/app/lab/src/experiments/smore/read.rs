@@ -20,10 +20,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "smore-read",
         question: "How fast does an array that is 80 % full give back objects drawn at random, by their size?",
-        expectation: "570 of at most 590 MB/s for large objects, less for small ones, where seeks are most of the time; 390 \
-                      where writers take turns after every segment and not after 12; the same after as much was written \
-                      and deleted as fills the array five times (SMORE, section V-D, Figure 5). The project's own is to \
-                      reach 97 % of the limit from 256 MB on.",
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 120 in a standard one, 960 below 16 MB, 240 for mixed sizes), filled to 80 % by twelve writers \
                 at a time, which takes no drive time; then six readers that read objects from end to end. The paper's \
                 limit counts the five data drives of a RAID-4; here parity goes round, and all six can be read. The paper \
@@ -45,8 +41,8 @@ const READERS: u32 = 6;
 /// Segments of an object that a reader asks for at once: those of a turn lie together.
 const AHEAD: usize = 12;
 
-/// Goal from 256 MB on, by the paper's limit.
-const GOAL: f64 = 0.97 * PAPER_READ_LIMIT;
+/// Goal from 256 MB on, as a share of what the drives that serve reads can give: all six, since parity goes round.
+const GOAL: f64 = 0.97;
 
 /// One run.
 #[derive(Clone)]
@@ -63,6 +59,9 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let array = LabArray::new(context, context.scale.pick(960, 120, 60))?;
     let sizes: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
     let churn = context.scale.pick(1.0, 5.0, 5.0);
+    let sets = (f64::from(array.sets()) * FULL) as u32;
+    let limit_of = |sets: u32, drives: f64| array.limit(context.seed, sets, drives, false) / 1e6;
+    let (outer, all) = (limit_of(sets, DRIVES as f64), limit_of(array.sets(), DRIVES as f64));
     let mut rows = Vec::new();
     let curve = |name: &str| (name.to_owned(), Vec::new());
     let mut curves = [curve("Shingle"), curve("paper's configuration"), curve("the same, turns of one segment")];
@@ -93,7 +92,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let mut with_turns = row(format!("read, {}", sizes.name())).paper_config(found[1]).ours(found[0]);
         let mut without = row(format!("read, {}, turns of one segment", sizes.name())).paper_config(found[2]);
         if size >= 256 << 20 {
-            with_turns = with_turns.goal(GOAL);
+            with_turns = with_turns.goal(GOAL * outer);
         }
         if size == 1 << 30 {
             with_turns = with_turns.paper(570.0, TOLERANCE).note(SIX_DRIVES);
@@ -103,9 +102,6 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     }
     let case = Case { options: ours(), sizes: Sizes::Mix, ahead: AHEAD, churn };
     let mix = measure("Shingle", case)?;
-    let sets = (f64::from(array.sets()) * FULL) as u32;
-    let limit_of = |sets: u32, drives: f64| array.limit(context.seed, sets, drives, false) / 1e6;
-    let (outer, all) = (limit_of(sets, DRIVES as f64), limit_of(array.sets(), DRIVES as f64));
     rows.push(Row::new("read, mixed sizes", "MB/s", Better::Higher).ours(mix[0] / 1e6).judged());
     rows.push(
         Row::new(format!("read, mixed sizes, after {:.0} % churn, over fresh", churn * 100.0), "x", Better::Higher)
@@ -133,7 +129,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures: vec![figure], ..Outcome::default() })
 }
 
-const SIX_DRIVES: &str = "the paper's five drives of a RAID-4 give 590 at most";
+const SIX_DRIVES: &str = "the paper's five drives of a RAID-4 give 590 at most; here parity goes round, in the paper's \
+                          configuration too, and six drives serve reads";
 
 /// Tolerance of the paper's configuration against the paper's values.
 const TOLERANCE: f64 = 0.1;

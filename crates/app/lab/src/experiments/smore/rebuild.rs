@@ -23,9 +23,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "smore-rebuild",
         question: "How fast is a lost drive made up for, and what bounds it?",
-        expectation: "Every set that had a zone on the drive gets a free zone of another one, computed from parity; only the \
-                      zone-set table changes (SMORE, section III-G, which measures nothing). The project's own is to write \
-                      at 90 % of the slowest drive's bandwidth.",
         setup: "Ha10 drives, 5+1, one zone in 60 (960 in a quick run, 240 in a standard one), mixed sizes; the power fails, one \
                 drive does not come back. First six drives at 80 % and a new one in its place, which is then all that is \
                 written to: the slowest drive. Then nine drives at 60 % and none in its place: free zones of all others take \

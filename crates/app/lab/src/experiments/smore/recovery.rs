@@ -19,9 +19,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "smore-recovery",
         question: "How long does an array take to open after a power cut, by how much was written since the last snapshot?",
-        expectation: "Linear in the zone sets that are looked at (R^2 above 0.999); 7 s for all of 766 GB, without any \
-                      snapshot; from that 7 minutes for 50 TB, 70 s were the digests read from all drives; 0.28 s to copy the \
-                      snapshot from the drives (SMORE, section V-F, Figure 8). The project's own is to open 50 TB in 70 s.",
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run), mixed sizes, filled to 80 %; a snapshot, then objects \
                 are put until the power fails between two commands, at several ages. Opening takes the drives' time, all of \
                 it: superblocks, zone reports, the snapshot off the drives, digests, the sets that were open. What takes no \
@@ -97,14 +94,14 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let snapshot = |curve: &[Point]| curve.first().map_or(0.0, |point| point.snapshot);
     rows.push(
         seconds("copying the snapshot from the drives")
-            .paper_shown(PAPER_SNAPSHOT)
+            .paper(PAPER_SNAPSHOT, TOLERANCE)
             .paper_config(snapshot(paper))
             .ours(snapshot(ours))
             .judged(),
     );
     rows.push(
         Row::new("recovery of an array, R^2 of the line over sets", "", Better::Higher)
-            .paper_shown(0.999)
+            .paper_at_least(0.999)
             .paper_config(paper_line.r2)
             .ours(ours_line.r2)
             .goal(0.99)

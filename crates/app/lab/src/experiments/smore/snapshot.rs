@@ -23,8 +23,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "smore-snapshot",
         question: "How long does a snapshot of the index take, and how long do writers wait for it?",
-        expectation: "Less than 0.15 s, in which nothing changes, for all but 1 MB objects; 1.5 to 1.6 s for 50 TB of mixed \
-                      sizes (SMORE, section V-F, Figure 7). The project's own is to hold no writer up for more than 10 ms.",
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB), 80 % full. The \
                 time is the drives', from the call to a durable superblock, while nobody writes, the median of 31. Then one writer puts a small \
                 object every 50 ms, for 60 s without a snapshot and again during some, one after the other: what waits longer \

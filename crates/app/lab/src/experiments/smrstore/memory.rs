@@ -20,8 +20,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "memory",
         question: "How much memory does the index take, a chunk and a record?",
-        expectation: "Around 200 bytes a chunk and 8 bytes a record; a server of 60 drives takes 49.3 GB in all \
-                      (SMRstore, section 6.5).",
         setup: "The first zones of the drive are filled to 80 % by one drive's share of Table 3, and in another run by \
                 the same streams with appends of data and GC of random length, 512 KiB to 1 MiB, so that hardly \
                 two neighbours are equal; all chunks are sealed then. Bytes are counted from the capacities of the index's \

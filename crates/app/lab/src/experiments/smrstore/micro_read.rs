@@ -22,8 +22,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "micro-read",
         question: "How fast does one drive serve random reads of filled chunks, by I/O size?",
-        expectation: "SMRstore is comparable to ext4 on a conventional drive (SMRstore, section 6.1, Figure 16); the \
-                      project's own is to be no slower at any size.",
         setup: "512 chunks of 252 MiB (64 in a quick run), written sixteen at a time in 1 MiB appends, on the outermost zones of each drive; \
                 then four fio jobs, four requests outstanding each, that read anywhere in them. Both drives at their own \
                 speeds: at queue depth 1 they differ by 121 to 113 reads a second (Table 2).",

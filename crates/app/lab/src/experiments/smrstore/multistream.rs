@@ -21,9 +21,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "multistream",
         question: "Does throughput hold once the drive is full to 80 or 90 % and chunks are deleted at random?",
-        expectation: "A steady 4 GB/s on sixty drives, 67 MB/s on one, for SMRstore and for ext4; F2FS loses 61.5 to 69.7 % \
-                      of it when deletion begins, since each of its sections mixes chunks of all streams (SMRstore, \
-                      sections 3.2 and 6.2, Figures 6, 7 and 17).",
         setup: "Table 3, a sixtieth of it on one drive formatted to 6 TB; data and metadata chunks pass through cache SSDs \
                 and come to the drive sealed. Filled to 80 % (or 90 %) at the streams' rates, then twelve hours in which \
                 chunks drawn at random are deleted to hold that share. What is compared is the last third \
@@ -88,6 +85,9 @@ pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<Mu
     Ok(found)
 }
 
+/// Loss up to which a throughput counts as steady, in percent.
+const STEADY: f64 = 5.0;
+
 /// The load of Table 3 on one drive, in MB/s: the paper's 4 GB/s on sixty.
 const RATE: f64 = 4040.0 / 60.0;
 
@@ -111,7 +111,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .goal(RATE * 0.98)
             .judged(),
         Row::new("multi-stream, 80 % full: lost to deletion", "%", Better::Lower)
-            .paper_shown(0.0)
+            .paper_at_most(STEADY)
+            .note("the paper: steady; at most 5 % is taken for that")
             .paper_config(percent(&paper))
             .ours(percent(&ours))
             .goal(2.0)
@@ -136,11 +137,12 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .note("`paper config` is the F2FS-like baseline")
             .judged(),
         Row::new("multi-stream, CS-Ext4: lost to deletion", "%", Better::Lower)
-            .paper_shown(0.0)
+            .paper_at_most(STEADY)
             .paper_config(percent(&ext4))
-            .note("`paper config` is the ext4-like baseline"),
+            .note("`paper config` is the ext4-like baseline")
+            .judged(),
         Row::new("multi-stream, over CS-F2FS", "x", Better::Higher)
-            .paper_shown(2.16)
+            .paper(2.16, 0.15)
             .paper_config(mb(&paper) / mb(&f2fs))
             .ours(mb(&ours) / mb(&f2fs))
             .goal(2.16)

@@ -18,9 +18,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "placement",
         question: "What is each placement strategy worth, once the drive is 80 % full and chunks are deleted at random?",
-        expectation: "All three together reach 2.35 times the throughput of none; separating streams alone (S1) is close \
-                      to none; zone-sized chunks (S2) and round-robin over a pool of zones (S3) add about half each \
-                      (SMRstore, section 6.3, Figure 19).",
         setup: "The multi-stream load. None: streams mixed, chunks of 64 MiB, a zone drawn at random of 55 open ones. S2 \
                 lets chunks of data and GC grow to a zone. The rest is the paper's configuration.",
         run,
@@ -56,6 +53,9 @@ pub(crate) fn combination(
     measure(Case { chunk_max, ..Case::new(Store::Engine(setup), 0.8) }, context, name)
 }
 
+/// Half of the speed-up by all three.
+const HALF: f64 = 1.0 + (2.35 - 1.0) / 2.0;
+
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let mut bars = Vec::new();
     let mut remarks = Vec::new();
@@ -75,10 +75,16 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         Row::new(name, "x", Better::Higher).paper_config(bars[at] / none)
     };
     let rows = vec![
-        shown(1).note("the paper: close to 1"),
-        shown(2).note("the paper: about half of the speed-up"),
-        shown(3).note("the paper: about half of the speed-up"),
-        shown(4).paper(2.35, 0.15).ours(ours / none).goal(2.35).judged(),
+        shown(1).paper(1.0, 0.25).note("the paper: close to none; within 25 % is taken for that").judged(),
+        shown(2).paper(HALF, 0.25).note("the paper: about half of the speed-up").judged(),
+        shown(3).paper(HALF, 0.25).note("the paper: about half of the speed-up").judged(),
+        shown(4)
+            .paper(2.35, 0.15)
+            .tried([bars[4] / none])
+            .ours(ours / none)
+            .goal(2.35)
+            .note("the sizes of chunks, which the paper leaves open, were chosen among four; note 0015 has the others")
+            .judged(),
     ];
     let names = COMBINATIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let figure = Figure {

@@ -21,7 +21,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "space",
         question: "How much space do record headers, slice footers and padding take, by I/O size?",
-        expectation: "1 to 2 % for appends of 512 KiB to 1 MiB, more for smaller ones (SMRstore, section 6.5).",
         setup: "Appends of one size to 16 chunks: one at a time in each chunk, so that each is a record; and eight at a \
                 time, so that those which wait become one record of up to 1 MiB. What live data takes in the zones over \
                 bytes appended, once every chunk is sealed: small appends have then moved from where they landed. Also \

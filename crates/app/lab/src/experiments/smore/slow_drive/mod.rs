@@ -29,9 +29,6 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "slow-drive",
         question: "What does one drive of twelve at a hundredth of its speed cost those who read or write, and those who read elsewhere?",
-        expectation: "GET at most 1.5 times its 99th percentile with all drives well, and stores beside it nothing; extra \
-                      reads, with all drives well, at most a twentieth. PUT at most 1.5 times, where the array has drives for \
-                      another set; where it has not, the drive is given up within three minutes.",
         setup: "Two arrays of twelve Ha10, 10+2, one zone in 960, filled to 40 % with objects of 256 MB. GETs of ranges at \
                 random come at random times, whatever became of those before: at a fifth of what the drives could do. They \
                 are counted from a minute on, by when the slow drive has been found out; the arrays share one thread. PUTs come \

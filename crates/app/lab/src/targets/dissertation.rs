@@ -1,0 +1,90 @@
+//! Aghayev's dissertation (2020), and FSTL.
+
+use super::Judged::{By, NotYet};
+use super::Target;
+
+/// Reason for volumes.
+const NO_VOLUMES: &str = "there is no volume, and so no translation layer in the host, to measure";
+
+/// Reason for file systems on drives that translate.
+const NO_FILES: &str = "the drives are modelled, and no load of files runs on them yet";
+
+/// Reason for RocksDB.
+const NO_ROCKSDB: &str = "no RocksDB runs on these stores yet";
+
+pub(super) const TARGETS: &[Target] = &[
+    Target {
+        place: "dissertation, Tables 2.2 and 2.3",
+        result: "Writes until cleaning, and sizes of bands, of emulated drives",
+        goal: None,
+        judged: By("skylight", &["st5000as0011: *", "st8000as0002: *"]),
+    },
+    Target {
+        place: "dissertation, chapter 2",
+        result: "What a drive is inside shows in the times of its commands",
+        goal: Some(
+            "every property of drives drawn at random right, sizes within 5 %, no conventional drive called shingled",
+        ),
+        judged: By("skylight", &["conventional drives called shingled", "drawn: *", "closed loop: *"]),
+    },
+    Target {
+        place: "dissertation, section 3.5, Figures 3.12 to 3.14",
+        result: "ext4-lazy is 1.7 to 5.4 times as fast under Postmark, without write-back of metadata",
+        goal: Some("2 times on every modelled drive-managed disk"),
+        judged: NotYet(NO_FILES),
+    },
+    Target {
+        place: "dissertation, chapter 3",
+        result: "Directories are traversed 2 to 13 times as fast",
+        goal: Some("5 times"),
+        judged: NotYet(NO_FILES),
+    },
+    Target {
+        place: "dissertation, Figure 4.3",
+        result: "Objects are created 80 % faster without a journaling file system",
+        goal: Some("no less"),
+        judged: NotYet(NO_FILES),
+    },
+    Target {
+        place: "dissertation, Figure 5.7",
+        result: "RocksDB takes 2,500 s on an HM-SMR drive at best, 2,100 s on a conventional one",
+        goal: Some("faster than the conventional drive on the same model"),
+        judged: NotYet(NO_ROCKSDB),
+    },
+    Target {
+        place: "dissertation, section 5.6",
+        result: "RocksDB's write amplification is 5 on a conventional SSD, 1.2 on a zoned one",
+        goal: Some("1.05"),
+        judged: NotYet(NO_ROCKSDB),
+    },
+    Target {
+        place: "dissertation, Figure 5.13",
+        result: "At the object layer an HM-SMR drive writes slightly faster than a conventional one, a drive-managed one slower",
+        goal: Some("above the conventional drive in proportion to the drives"),
+        judged: NotYet("no experiment has one load on all three kinds of drives"),
+    },
+    Target {
+        place: "dissertation, Figure 5.14",
+        result: "The 99th percentile of reads during cleaning is 53 % below a drive-managed disk's, within 13 % of a conventional one's",
+        goal: Some("within 5 % of a conventional drive"),
+        judged: NotYet("no experiment reads while a store cleans; latencies of reads alone are in micro-read"),
+    },
+    Target {
+        place: "FSTL, Figures 5 to 9",
+        result: "A translation layer in the host takes a trace with many writes up to ten times as fast as a drive-managed disk",
+        goal: Some("the same factors, no request over 1 s, and streams no slower"),
+        judged: NotYet(NO_VOLUMES),
+    },
+    Target {
+        place: "FSTL, Figures 11 and 14",
+        result: "A second layer is 1.5 times the first; cleaning policies differ by up to two times",
+        goal: Some("the same order, and one better policy"),
+        judged: NotYet(NO_VOLUMES),
+    },
+    Target {
+        place: "FSTL",
+        result: "Controllers of 400 lines; 64 bytes an extent of the map; 0.8 % of the space for the journal",
+        goal: Some("200 lines, 16 bytes and 1 us a look-up, 0.8 %"),
+        judged: NotYet(NO_VOLUMES),
+    },
+];

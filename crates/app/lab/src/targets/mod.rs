@@ -1,0 +1,122 @@
+//! Targets: each result of a paper, this project's goal for it, and the rows that judge both; or the reason why none does yet.
+//!
+//! **Owns** the list. An experiment's expectation is the part of it that names the experiment, so that no sentence of one is without
+//! a row.
+//! **Knows nothing of** how a row is made.
+
+mod dissertation;
+mod smore;
+mod smrstore;
+
+use crate::context::Scale;
+use crate::report::row::Row;
+
+/// A result of a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Paper, and section or figure.
+    pub place: &'static str,
+    /// The result.
+    pub result: &'static str,
+    /// This project's goal; none where the result is only to be reproduced.
+    pub goal: Option<&'static str>,
+    /// Its rows.
+    pub judged: Judged,
+}
+
+/// Rows of a target.
+#[derive(Clone, Copy, Debug)]
+pub enum Judged {
+    /// Rows of an experiment, by id; one that ends with `*` stands for all that begin so.
+    By(&'static str, &'static [&'static str]),
+    /// The same from standard scale on.
+    ByStandard(&'static str, &'static [&'static str]),
+    /// No row yet, and the reason.
+    NotYet(&'static str),
+}
+
+impl Target {
+    /// The experiment that judges it.
+    pub fn experiment(&self) -> Option<&'static str> {
+        match self.judged {
+            Judged::By(experiment, _) | Judged::ByStandard(experiment, _) => Some(experiment),
+            Judged::NotYet(_) => None,
+        }
+    }
+
+    /// Ids of rows that judge it in a run of that scale.
+    fn ids(&self, scale: Scale) -> &'static [&'static str] {
+        match self.judged {
+            Judged::By(_, ids) => ids,
+            Judged::ByStandard(_, ids) if scale != Scale::Quick => ids,
+            _ => &[],
+        }
+    }
+}
+
+/// All targets, in the order of the papers.
+pub fn all() -> impl Iterator<Item = &'static Target> {
+    [smrstore::TARGETS, smore::TARGETS, dissertation::TARGETS].into_iter().flatten()
+}
+
+/// An experiment's expectation, in words.
+pub fn expectation(experiment: &str) -> String {
+    let words = |target: &Target| {
+        let goal = target.goal.map_or(String::new(), |goal| format!("; goal: {goal}"));
+        format!("{} ({}){goal}.", target.result, target.place)
+    };
+    all().filter(|target| target.experiment() == Some(experiment)).map(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Targets of an experiment that its rows do not judge, with the reason.
+pub fn unjudged(experiment: &str, scale: Scale, rows: &[Row]) -> Vec<String> {
+    let mut found = Vec::new();
+    for target in all().filter(|target| target.experiment() == Some(experiment)) {
+        for id in target.ids(scale) {
+            let is = |row: &&Row| match id.strip_suffix('*') {
+                Some(start) => row.id.starts_with(start),
+                None => row.id == *id,
+            };
+            if !rows.iter().filter(is).any(Row::is_judged) {
+                let what = if rows.iter().any(|row| is(&row)) { "is not judged" } else { "is not there" };
+                found.push(format!("{}: {}: the row `{id}` {what}", target.place, target.result));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments;
+    use crate::report::row::Better;
+
+    #[test]
+    fn each_target_names_an_experiment_or_a_reason_and_each_experiment_has_one() {
+        let names: Vec<&str> = experiments::all().iter().map(|experiment| experiment.name).chain(["cpu"]).collect();
+        for target in all() {
+            match target.judged {
+                Judged::By(name, ids) | Judged::ByStandard(name, ids) => {
+                    assert!(names.contains(&name) && !ids.is_empty(), "{target:?}");
+                }
+                Judged::NotYet(why) => assert!(!why.is_empty(), "{target:?}"),
+            }
+        }
+        for name in names {
+            assert!(!expectation(name).is_empty(), "{name} expects nothing");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_away_or_not_judged_is_told() {
+        let row = |goal: Option<f64>| {
+            let row = Row::new("Space overhead, 1 MiB", "%", Better::Lower).ours(1.0);
+            goal.map_or(row.clone(), |goal| row.goal(goal)).judged()
+        };
+        let told = |rows: &[Row]| unjudged("space", Scale::Quick, rows).join("\n");
+        assert!(told(&[]).contains("`Space overhead, 1 MiB` is not there"));
+        assert!(told(&[row(None)]).contains("`Space overhead, 1 MiB` is not judged"));
+        assert!(!told(&[row(Some(1.2))]).contains("`Space overhead, 1 MiB`"));
+    }
+}
