@@ -22,7 +22,7 @@ impl Times {
         self.last = Some(now);
     }
 
-    /// What they come to.
+    /// Their mean, percentiles and extremes.
     pub fn summary(&self) -> Summary {
         let mut sorted = self.nanos.clone();
         sorted.sort_unstable();

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(run["figures"][0]["series"][0]["points"][1], serde_json::json!([1.0, 2.0]));
     }
 
-    /// Who reads a result must be able to make it again.
+    /// A reader of a result must be able to make it again.
     #[test]
     fn a_run_names_its_program_drives_hosts_and_options() {
         let program = Program { commit: Some("abc+".to_owned()), build: Some("12".to_owned()) };

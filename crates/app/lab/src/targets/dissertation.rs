@@ -1,7 +1,7 @@
 //! Aghayev's dissertation (2020), and FSTL.
 
-use super::Judged::{By, NotYet};
-use super::Target;
+use super::target::Judged::{By, NotYet};
+use super::target::Target;
 
 /// Reason for volumes.
 const NO_VOLUMES: &str = "there is no volume, and so no translation layer in the host, to measure";

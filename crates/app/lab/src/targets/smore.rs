@@ -1,7 +1,7 @@
 //! SMORE (MSST 2017), and slow drives in arrays.
 
-use super::Judged::{By, ByStandard, NotYet};
-use super::Target;
+use super::target::Judged::{By, ByStandard, NotYet};
+use super::target::Target;
 
 pub(super) const TARGETS: &[Target] = &[
     Target {

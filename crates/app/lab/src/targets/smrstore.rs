@@ -1,7 +1,7 @@
 //! SMRstore (FAST 2023), and real file systems beside it.
 
-use super::Judged::{By, ByStandard, NotYet};
-use super::Target;
+use super::target::Judged::{By, ByStandard, NotYet};
+use super::target::Target;
 
 pub(super) const TARGETS: &[Target] = &[
     Target {
