@@ -90,7 +90,7 @@ impl Step {
     pub fn words(self) -> (&'static str, f64) {
         match self {
             Self::Turn => ("time of a turn", 1.0),
-            Self::Mechanics => ("times of the arm", 1.0),
+            Self::Mechanics => ("times of the arm", 12.0),
             Self::Surface => ("rates by position", 0.5),
             Self::DriveType => ("type of the drive", 0.5),
             Self::CacheLocation => ("place of the cache", 6.0),
@@ -168,7 +168,14 @@ fn take(session: &mut Session<'_>, findings: &mut Findings, step: Step) -> Done<
         Step::Turn => {}
         Step::Mechanics => findings.mechanics = Some(mechanics::examine(session, &turn)?),
         Step::Surface => findings.surface = Some(surface::examine(session)?),
-        Step::DriveType => findings.drive_type = Some(drive_type::examine(session, &turn)?),
+        Step::DriveType => {
+            findings.drive_type = Some(drive_type::examine(session, &turn)?);
+            if findings.drive_type() == Some(DriveType::Conventional)
+                && let Some(arm) = &mut findings.mechanics
+            {
+                arm.write_settle_ms = mechanics::write_settle(session)?;
+            }
+        }
         Step::CacheLocation => findings.cache_location = Some(cache_location::examine(session)?),
         Step::Cleaning => {
             session.erase()?;

@@ -11,8 +11,15 @@ use crate::session::{Done, Session, latencies};
 use crate::stats::{mean, median, quantile};
 use crate::target::{Access, MIB};
 
-/// Reads of each kind.
-const READS: u64 = 1_000;
+/// Reads between the first and the last block.
+const ENDS: u64 = 4_000;
+
+/// Reads of random places, and reads to and fro between neighbouring tracks. Each waits for any part of a turn, and both seeks are
+/// to be known within a twentieth of a millisecond: a queue picks what is near.
+const MANY: u64 = 32_000;
+
+/// Places that are read and written for the wait of writes.
+const WRITTEN: usize = 8_000;
 
 /// Times of the arm, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +34,9 @@ pub struct Mechanics {
     pub full_seek_ms: f64,
     /// Bandwidth from the drive's memory in MB/s; `None`: not seen.
     pub interface_mb_s: Option<f64>,
+    /// Additional wait of a write for the arm; `None`: not examined, or not seen.
+    #[serde(default)]
+    pub write_settle_ms: Option<f64>,
 }
 
 /// Examines them by reads.
@@ -38,10 +48,10 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<Mechanics> {
     let blocks = session.blocks();
     let constant = overhead_ms + turn.block_ms;
     let seek = |middle: f64| (middle - turn.turn_ms / 2.0 - constant).max(0.1);
-    let alike = |taken: &[f64]| seek((quantile(taken, 0.05) + quantile(taken, 0.95)) / 2.0);
-    let places: Vec<u64> = (0..2 * READS).map(|_| session.random.below(blocks)).collect();
+    let alike = |taken: &[f64]| seek((quantile(taken, 0.02) + quantile(taken, 0.98)) / 2.0);
+    let places: Vec<u64> = (0..MANY).map(|_| session.random.below(blocks)).collect();
     let average_seek_ms = seek(mean(&latencies(&session.read_each(places)?)));
-    let ends: Vec<u64> = (0..READS)
+    let ends: Vec<u64> = (0..ENDS)
         .map(|number| {
             let near = session.random.below(4 * MIB);
             if number % 2 == 0 { near } else { blocks - 1 - near }
@@ -52,9 +62,22 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<Mechanics> {
     // Two to four tracks to and fro.
     let track = turn.track_blocks.unwrap_or(MIB);
     let near: Vec<u64> =
-        (0..READS).map(|number| middle + number % 2 * 2 * track + session.random.below(track)).collect();
+        (0..MANY).map(|number| middle + number % 2 * 2 * track + session.random.below(track)).collect();
     let settle_ms = alike(&latencies(&session.read_each(near)?));
-    Ok(Mechanics { overhead_ms, settle_ms, average_seek_ms, full_seek_ms, interface_mb_s })
+    Ok(Mechanics { overhead_ms, settle_ms, average_seek_ms, full_seek_ms, interface_mb_s, write_settle_ms: None })
+}
+
+/// Additional wait of writes to a drive that writes in place: seeks to the same places in the same order take the same time.
+/// `None`: writes take no longer, as with a volatile cache.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn write_settle(session: &mut Session<'_>) -> Done<Option<f64>> {
+    let blocks = session.blocks();
+    let places: Vec<u64> = (0..WRITTEN).map(|_| session.random.below(blocks)).collect();
+    let read_ms = mean(&latencies(&session.read_each(places.iter().copied())?));
+    let written_ms = mean(&latencies(&session.write(1, 1, &places)?));
+    Ok(Some(written_ms - read_ms).filter(|settle| *settle > 0.0))
 }
 
 /// Reads of what was just read come from the drive's memory.

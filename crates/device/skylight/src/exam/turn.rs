@@ -126,6 +126,7 @@ fn seen_tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Option<Tu
     let track = median(&steps);
     let whole = |step: &&f64| (**step / track - (**step / track).round()).abs() < 0.05;
     let is_regular = steps.len() >= 2 && steps.iter().filter(whole).count() as f64 >= REGULAR * steps.len() as f64;
+    let change = median(&same.iter().map(|&number| early_by(number)).collect::<Vec<_>>());
     Ok(is_regular.then_some(Turn { track_change_ms: change, track_blocks: Some(track as u64), ..turn }))
 }
 
