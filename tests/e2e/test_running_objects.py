@@ -152,7 +152,7 @@ def test_array_verbs_for_objects_name_commands_that_work_beside_the_server(shelf
     array = ["--array", shelf.file, *where(shelf)]
     for verb, more in (("get", []), ("put", ["/dev/null"]), ("rm", [])):
         refused("array", verb, "x", *more, *array, says=["in use", f"shingle object {verb} BUCKET/KEY", "aws --endpoint-url"],
-                status=1)
+                status=8)
 
 
 def begun(shelf):
