@@ -156,7 +156,8 @@ pub struct Options {
     /// Recovery reads the heads of all zones first, as it must if metazones may be anywhere: the layout that SMRstore's
     /// authors abandoned (section 6.4). For experiments.
     pub read_all_heads: bool,
-    /// Background work (GC, checkpoints, marks) starts by itself; tests and tools switch it off.
+    /// Background work (GC, checkpoints, marks) starts by itself. Tests and tools switch it off, and call
+    /// [`gc`](crate::ChunkStore::gc) where an append is answered with `NoSpace`.
     pub background: bool,
     /// Data is taken to be zeros that need neither copy nor checksum: for experiments on modelled drives, and without
     /// effect on a drive that keeps payload.

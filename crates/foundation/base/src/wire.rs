@@ -20,6 +20,9 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// No number that is counted up, by ones or with the clock, comes this far; no sum of two below it overflows.
+pub const COUNTER_END: u64 = 1 << 62;
+
 /// Reads fields off the front of a byte string; `None` once it ends too early.
 pub struct Fields<'a>(&'a [u8]);
 
@@ -61,6 +64,11 @@ impl<'a> Fields<'a> {
     /// Eight bytes.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// Eight bytes: a number that is counted up. `None` from [`COUNTER_END`] on, so that counting on never overflows.
+    pub fn counter(&mut self) -> Option<u64> {
+        self.u64().filter(|number| *number < COUNTER_END)
     }
 
     /// All that has not been read yet.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use shingle_base::wire::COUNTER_END;
 use shingle_base::{StoreId, crc32c};
 
 use crate::types::{ATTRIBUTES_MAX, Completion, NAME_MAX, Version};
@@ -30,9 +31,6 @@ pub(super) const RING: u64 = BLOCK * HEADS;
 pub(crate) const RING_MAX: u32 = 1 << 31;
 /// No ring is shorter.
 pub(crate) const RING_MIN: u32 = 1 << 15;
-
-/// Nothing that is counted gets there; no sum of two overflows.
-const COUNT_MAX: u64 = 1 << 62;
 
 /// Fixed bytes of a record.
 const RECORD: usize = 4 + 4 + 8 + 8 + 8 + 1 + 8 + 2 + 4 + 4;
@@ -119,7 +117,7 @@ impl FileHead {
         let first = Cursor { position, sequence, previous: u32::try_from(previous).ok()? };
         let can_be = (u64::from(RING_MIN)..=u64::from(RING_MAX)).contains(&ring)
             && sequence > 0
-            && [position, sequence, number, generation].iter().all(|number| *number < COUNT_MAX);
+            && [position, sequence, number, generation].iter().all(|number| *number < COUNTER_END);
         can_be.then_some(Self { array: StoreId(array), id, generation, number, ring, first })
     }
 }
@@ -227,7 +225,7 @@ pub(crate) fn entry(bytes: &[u8]) -> Option<Entry> {
         Some(Bytes::copy_from_slice(taken))
     };
     let (name, attributes, data) = (take(lengths.name)?, take(lengths.attributes)?, take(lengths.data)?);
-    let version = Version(long(bytes, VERSION)?);
+    let version = Version(long(bytes, VERSION).filter(|version| *version < COUNTER_END)?);
     match *bytes.get(KIND)? {
         PUT => Some(Entry::Put { name, version, completion: Completion { size: data.len() as u64, attributes }, data }),
         DELETE if attributes.is_empty() && data.is_empty() => Some(Entry::Delete { name, version }),
@@ -251,7 +249,7 @@ impl<'a> Checked<'a> {
         let bytes = bytes.get(..Lengths::of(bytes).filter(|_| own)?.end()?)?;
         let crc = word(bytes, CRC)?;
         let (sequence, previous, batch) = (long(bytes, SEQUENCE)?, word(bytes, PREVIOUS)?, long(bytes, BATCH)?);
-        let good = sequence < COUNT_MAX && crc32c(bytes.get(PREVIOUS..)?) == crc;
+        let good = sequence < COUNTER_END && crc32c(bytes.get(PREVIOUS..)?) == crc;
         good.then_some(Self { bytes, sequence, previous, batch, crc })
     }
 }

@@ -174,7 +174,7 @@ pub(super) fn decode_parts(fields: &mut Fields<'_>, count: u32, segment_length: 
 
 fn decode_part(fields: &mut Fields<'_>, segment_length: u32) -> Option<Part> {
     let name = short(fields, NAME_MAX)?;
-    let (version, offset, at, length) = (Version(fields.u64()?), fields.u64()?, fields.u32()?, fields.u32()?);
+    let (version, offset, at, length) = (Version(fields.counter()?), fields.u64()?, fields.u32()?, fields.u32()?);
     let completion = match fields.u8()? {
         0 => None,
         FLAG_LAST => {
@@ -220,7 +220,7 @@ pub(crate) fn decode_tombstones(payload: &[u8]) -> Option<Vec<Tombstone>> {
     let mut fields = Fields::new(payload);
     let mut tombstones = Vec::new();
     while fields.end().is_none() {
-        tombstones.push(Tombstone { name: short(&mut fields, NAME_MAX)?, version: Version(fields.u64()?) });
+        tombstones.push(Tombstone { name: short(&mut fields, NAME_MAX)?, version: Version(fields.counter()?) });
     }
     Some(tombstones)
 }

@@ -197,14 +197,14 @@ impl Superblock {
     }
 
     fn fields(fields: &mut Fields<'_>, version: u32) -> Option<Self> {
-        let (array, generation) = (StoreId(fields.u64()?), fields.u64()?);
+        let (array, generation) = (StoreId(fields.u64()?), fields.counter()?);
         let code = Code::new(fields.u8()?, fields.u8()?).ok()?;
-        let (segment_length, last_stamp) = (fields.u32()?, fields.u64()?);
-        let (is_clean, clean) = (fields.u8()? == 1, fields.u64()?);
-        let (tombstone_floor, opened, id) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { fields.u64()? } else { 0 } };
+        let (segment_length, last_stamp) = (fields.u32()?, fields.counter()?);
+        let (is_clean, clean) = (fields.u8()? == 1, fields.counter()?);
+        let (tombstone_floor, opened, id) = (fields.counter()?, fields.counter()?, fields.u64()?);
+        let buffer = BufferName { id, generation: if version >= VERSION_BUFFER { fields.counter()? } else { 0 } };
         let copies = if version >= VERSION_COPIES { fields.u8()? } else { 0 };
-        let lost_before = if version >= VERSION_LOSS { fields.u64()? } else { 0 };
+        let lost_before = if version >= VERSION_LOSS { fields.counter()? } else { 0 };
         let snapshot = (0..list(fields, 20)?)
             .map(|_| {
                 let (set, block) = (SetId(fields.u32()?), fields.u32()?);

@@ -1,6 +1,7 @@
 //! Superblocks of this and earlier versions, whole and in pieces.
 
 use super::*;
+use shingle_base::wire::COUNTER_END;
 
 fn superblock(generation: u64, drives: u8) -> Superblock {
     let drive = |number: u8| DriveEntry {
@@ -42,6 +43,25 @@ fn entry(zone: u32) -> Option<SetEntry> {
         length: u32::MAX,
         suspect: zone == 4,
     })
+}
+
+#[test]
+fn counters_that_nobody_counted_to_are_damage() {
+    let read = |superblock: &Superblock| Update::decode(&superblock.encode(None, &[])).unwrap();
+    let most = COUNTER_END - 1;
+    assert!(read(&Superblock { last_stamp: most, opened: most, lost_before: most, ..superblock(most, 3) }).is_some());
+    let whole = superblock(3, 3);
+    for bad in [
+        Superblock { generation: COUNTER_END, ..whole.clone() },
+        Superblock { last_stamp: u64::MAX, ..whole.clone() },
+        Superblock { clean: Some(COUNTER_END), ..whole.clone() },
+        Superblock { tombstone_floor: COUNTER_END, ..whole.clone() },
+        Superblock { opened: COUNTER_END, ..whole.clone() },
+        Superblock { buffer: BufferName { id: 1, generation: COUNTER_END }, ..whole.clone() },
+        Superblock { lost_before: COUNTER_END, ..whole },
+    ] {
+        assert_eq!(read(&bad).map(|update| update.superblock), None, "{bad:?}");
+    }
 }
 
 #[test]
