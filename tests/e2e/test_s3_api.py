@@ -322,9 +322,13 @@ def test_conditions_on_deleting(s3, bucket):
     here = {"Bucket": bucket, "Key": "k"}
     etag = s3.put_object(Body=b"1", **here)["ETag"]
     refused(s3.delete_object, "PreconditionFailed", 412, IfMatch='"0"', **here)
-    refused(s3.delete_object, "PreconditionFailed", 412, IfMatch="*", Bucket=bucket, Key="missing")
-    wrong = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "k", "ETag": '"0"'}, {"Key": "other"}]})
-    assert [(item["Key"], item["Code"]) for item in wrong["Errors"]] == [("k", "PreconditionFailed")]
+    for condition in ("*", '"0"'):
+        refused(s3.delete_object, "NoSuchKey", 404, IfMatch=condition, Bucket=bucket, Key="missing")
+    some = [{"Key": "k", "ETag": '"0"'}, {"Key": "other"}, {"Key": "missing", "ETag": etag}]
+    wrong = s3.delete_objects(Bucket=bucket, Delete={"Objects": some})
+    errors = [(item["Key"], item["Code"]) for item in wrong["Errors"]]
+    assert errors == [("k", "PreconditionFailed"), ("missing", "NoSuchKey")]
+    assert [item["Key"] for item in wrong["Deleted"]] == ["other"]
     assert s3.get_object(**here)["Body"].read() == b"1"
     s3.delete_object(IfMatch=etag, **here)
     refused(s3.head_object, status=404, **here)

@@ -20,8 +20,7 @@ impl Service {
             return Err(s3_error!(NotImplemented, "deletes are conditional on the ETag alone"));
         }
         let condition = write_condition(input.if_match.as_ref(), None)?;
-        // In S3 a missing object is no error here, unless a condition asks for one.
-        self.store.delete_if(&input.bucket, &input.key, condition).await.map_err(errors::of_store)?;
+        self.delete_if(&input.bucket, &input.key, condition).await?;
         Ok(DeleteObjectOutput::default())
     }
 
@@ -64,7 +63,15 @@ impl Service {
             return Err(s3_error!(NotImplemented, "deletes are conditional on the ETag alone"));
         }
         let condition = Condition { etag: object.e_tag.as_ref().map(|etag| etag.value().to_owned()), absent: false };
-        self.store.delete_if(bucket, &object.key, condition).await.map_err(errors::of_store)?;
-        Ok(())
+        self.delete_if(bucket, &object.key, condition).await
+    }
+
+    /// In S3 a missing object is no error, unless a condition asks for one.
+    async fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> S3Result<()> {
+        let must_exist = condition.etag.is_some();
+        match self.store.delete_if(bucket, key, condition).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.unmet(error, must_exist, bucket, key).await),
+        }
     }
 }
