@@ -287,10 +287,11 @@ fn drives_that_are_slow_for_long_are_given_up_one_by_one() {
     }
 }
 
-/// AS-SLOW-3: a drive that only writes slowly is found out, and given up after a while; where all have much to write none is.
+/// AS-SLOW-3: a drive that only writes slowly is found out, and given up after a while; where all have much to write none is. Times of slow writes
+/// are drawn: some trials end in time, so that it passes for well meanwhile, in seed 613 for long.
 #[test]
 fn a_drive_that_writes_slowly_for_long_is_given_up() {
-    for seed in seeds(4) {
+    for seed in seeds(4).chain([613]) {
         Sim::new(seed).run(move |rt| async move {
             let options = Options { slow_for_most: Some(Duration::from_secs(100)), ..Options::default() };
             // A drive with a cache is slow when it is flushed.
@@ -309,7 +310,7 @@ fn a_drive_that_writes_slowly_for_long_is_given_up() {
             while store.stats().unwrap().slow_given_up == 0 {
                 put_side_by_side(&store, 2).await;
                 rt.sleep(Duration::from_secs(1)).await;
-                assert!(rt.now().since(began) < Duration::from_secs(300), "seed {seed}: it is not found out");
+                assert!(rt.now().since(began) < Duration::from_secs(600), "seed {seed}: it is not found out");
             }
             assert!(rt.now().since(began) > Duration::from_secs(100), "seed {seed}: it is given up at once");
             rt.sleep(Duration::from_secs(300)).await;
