@@ -35,6 +35,8 @@ pub struct HostInput {
     pub command_max_bytes: u64,
     /// One write at a time is outstanding in a sequential zone.
     pub zone_lock: bool,
+    /// Commands that it has outstanding at a drive, at most; null: as many as the drive takes.
+    pub queue_max: Option<u32>,
 }
 
 impl Inputs {
@@ -43,7 +45,11 @@ impl Inputs {
     }
 
     pub(crate) fn host(&mut self, host: Host) {
-        let input = HostInput { command_max_bytes: host.command_max.bytes(), zone_lock: host.zone_lock };
+        let input = HostInput {
+            command_max_bytes: host.command_max.bytes(),
+            zone_lock: host.zone_lock,
+            queue_max: host.queue_max,
+        };
         self.hosts.insert(host.name.to_owned(), input);
     }
 

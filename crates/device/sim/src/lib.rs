@@ -42,3 +42,4 @@ pub use faults::{Fault, FaultRule, Faults, Trigger};
 pub use file::{Mirrors, SimFile};
 pub use medium::Medium;
 pub use seeds::{Random, Seeds, contents, seeds};
+pub use timing::TimedDrive;

@@ -53,8 +53,8 @@ impl Timing {
     }
 }
 
-/// A modelled drive in virtual time.
-pub(crate) struct TimedDrive {
+/// A modelled drive in virtual time, without data: commands take as long as on the drive.
+pub struct TimedDrive {
     rt: Runtime,
     drive: RefCell<Drive>,
     /// Factor by which its time passes more slowly than the simulation's.
@@ -88,7 +88,7 @@ struct Completion {
 
 impl TimedDrive {
     /// A drive that takes `slower` times as long for everything.
-    pub(crate) fn new(rt: &Runtime, drive: Drive, slower: u32) -> Rc<Self> {
+    pub fn new(rt: &Runtime, drive: Drive, slower: u32) -> Rc<Self> {
         Rc::new(Self {
             rt: rt.clone(),
             drive: RefCell::new(drive),
@@ -101,13 +101,18 @@ impl TimedDrive {
     }
 
     /// Completes when the command does. The command is the drive's from the call on, not from the first poll.
-    fn run(self: &Rc<Self>, command: Command) -> impl Future<Output = ()> + use<> {
+    pub fn run(self: &Rc<Self>, command: Command) -> impl Future<Output = ()> + use<> {
         let id = self.take_number();
         self.drive.borrow_mut().submit(self.clock(), id, command);
         if let Some(event) = self.new_alarm() {
             self.watch(event);
         }
         Completion { drive: self.clone(), id }
+    }
+
+    /// Looks at the drive, or sets what may be set while commands are under way: its cache, or a watch on its arm.
+    pub fn with<T>(&self, see: impl FnOnce(&mut Drive) -> T) -> T {
+        see(&mut self.drive.borrow_mut())
     }
 
     /// The drive's own time.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_zoned::{DeviceFuture, DeviceResult, Geometry, ZoneInfo, ZoneOp, ZonedDevice};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 /// Limits and order of commands of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +20,29 @@ pub struct Host {
     /// Only one write is outstanding in a sequential zone: Linux keeps the order of writes to a zone so, by the zone
     /// write lock of mq-deadline (4.10 to 6.9) or by zone write plugs (since 6.10).
     pub zone_lock: bool,
+    /// Commands that it has outstanding at a drive, at most; more wait in it. `None`: as many as the drive takes.
+    pub queue_max: Option<u32>,
 }
 
 impl Host {
     /// Linux 4.19, which SMRstore's servers ran (Table 2): direct I/O is cut at 256 pages.
     pub fn linux_4_19() -> Self {
-        Self { name: "Linux 4.19", command_max: Blocks(256), zone_lock: true }
+        Self { name: "Linux 4.19", command_max: Blocks(256), zone_lock: true, queue_max: None }
     }
 
     /// Linux since 6.10, with `max_sectors_kb` raised to 8 MiB (SATA drives take up to 32 MiB in a command).
     pub fn linux_6_10() -> Self {
-        Self { name: "Linux 6.10", command_max: Blocks(2048), zone_lock: true }
+        Self { name: "Linux 6.10", command_max: Blocks(2048), zone_lock: true, queue_max: None }
+    }
+
+    /// The same with `queue_depth` set to 1: the drive orders nothing.
+    pub fn one_at_a_time() -> Self {
+        Self { name: "Linux 6.10, queue depth 1", queue_max: Some(1), ..Self::linux_6_10() }
+    }
+
+    /// Permits of commands at a drive.
+    pub(crate) fn permits(&self) -> Semaphore {
+        Semaphore::new(self.queue_max.map_or(Semaphore::MAX_PERMITS, |most| most.max(1) as usize))
     }
 }
 
@@ -39,38 +51,54 @@ pub struct HostDevice {
     host: Host,
     device: Rc<dyn ZonedDevice>,
     locks: RefCell<BTreeMap<ZoneId, Rc<Mutex<()>>>>,
+    queue: Semaphore,
 }
 
 impl HostDevice {
     /// `device`, for a program on `host`.
     pub fn new(host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
-        Rc::new(Self { host, device, locks: RefCell::default() })
+        Rc::new(Self { host, device, locks: RefCell::default(), queue: host.permits() })
+    }
+
+    /// A place in the drive's queue. The queue is never closed, so that there is one in the end.
+    async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.queue.acquire().await.ok()
+    }
+
+    async fn write_now(&self, at: Lba, data: Vec<Bytes>) -> DeviceResult<()> {
+        let _place = self.place().await;
+        self.device.write(at, data).await
+    }
+
+    async fn read_now(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
+        let _place = self.place().await;
+        self.device.read(at, length).await
     }
 
     async fn write_cut(&self, at: Lba, data: Vec<Bytes>) -> DeviceResult<()> {
         let zone = self.geometry().zone_of(at).unwrap_or_default();
         let mut commands = cut(at, data, self.host.command_max);
         if !self.host.zone_lock || self.geometry().is_conventional(zone) {
-            let done = join_all(commands.into_iter().map(|(at, data)| self.device.write(at, data))).await;
+            let done = join_all(commands.into_iter().map(|(at, data)| self.write_now(at, data))).await;
             return done.into_iter().collect();
         }
         let lock = self.locks.borrow_mut().entry(zone).or_default().clone();
         let _held = lock.lock().await;
         for (at, data) in commands.drain(..) {
-            self.device.write(at, data).await?;
+            self.write_now(at, data).await?;
         }
         Ok(())
     }
 
     async fn read_cut(&self, at: Lba, length: Blocks) -> DeviceResult<Bytes> {
         if length <= self.host.command_max {
-            return self.device.read(at, length).await;
+            return self.read_now(at, length).await;
         }
         let mut parts = Vec::new();
         let mut done = Blocks::ZERO;
         while done < length {
             let part = self.host.command_max.min(length - done);
-            parts.push(self.device.read(at + done, part));
+            parts.push(self.read_now(at + done, part));
             done += part;
         }
         let parts = join_all(parts).await.into_iter().collect::<DeviceResult<Vec<Bytes>>>()?;
@@ -117,15 +145,24 @@ impl ZonedDevice for HostDevice {
     }
 
     fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
-        self.device.append(zone, data)
+        Box::pin(async move {
+            let _place = self.place().await;
+            self.device.append(zone, data).await
+        })
     }
 
     fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
-        self.device.manage(zone, op)
+        Box::pin(async move {
+            let _place = self.place().await;
+            self.device.manage(zone, op).await
+        })
     }
 
     fn flush(&self) -> DeviceFuture<'_, ()> {
-        self.device.flush()
+        Box::pin(async move {
+            let _place = self.place().await;
+            self.device.flush().await
+        })
     }
 }
 

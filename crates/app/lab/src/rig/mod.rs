@@ -1,8 +1,10 @@
 //! Rigs: stores on modelled drives behind a kernel, ready for a load.
 
 pub mod array;
+pub mod blocks;
 pub mod drives;
 pub mod engine;
+pub mod files;
 pub mod host;
 pub mod opening;
 pub mod scaling;
