@@ -1,8 +1,10 @@
-//! Workloads: the paper's, as streams of calls on a [`ChunkTarget`](crate::rig::target::ChunkTarget).
+//! Workloads: calls on chunks ([`ChunkTarget`](crate::rig::target::ChunkTarget)), on blocks
+//! ([`BlockStore`](shingle_store_api::BlockStore)) and on objects.
 
 pub mod commands;
 pub mod fit;
 pub mod lanes;
+pub mod latency;
 pub mod micro;
 pub mod mix;
 pub mod multistream;

@@ -132,13 +132,7 @@ impl Trace {
 
     fn parse(text: &str) -> Result<Self, LabError> {
         let mut lines = text.lines();
-        let first = lines.next().unwrap_or_default();
-        let mut trace = first.strip_prefix(MAGIC).and_then(head).ok_or_else(|| {
-            let found: String = first.chars().take(60).collect();
-            LabError(format!(
-                "it does not begin with `{MAGIC} NAME ZONE_BLOCKS ZONES CONVENTIONAL`, but with `{found}`"
-            ))
-        })?;
+        let mut trace = Self::head(lines.next().unwrap_or_default())?;
         for (number, text) in (2..).zip(lines) {
             let line = trace.line(text).ok_or_else(|| LabError(format!("line {number} is wrong: `{text}`")))?;
             trace.lines.push(line);
@@ -146,7 +140,17 @@ impl Trace {
         Ok(trace)
     }
 
-    fn line(&self, text: &str) -> Option<Line> {
+    /// A recording without lines, of its first one.
+    pub(super) fn head(first: &str) -> Result<Self, LabError> {
+        first.strip_prefix(MAGIC).and_then(head).ok_or_else(|| {
+            let found: String = first.chars().take(60).collect();
+            let expected = format!("`{MAGIC} NAME ZONE_BLOCKS ZONES CONVENTIONAL`");
+            LabError(format!("it does not begin with {expected}, but with `{found}`"))
+        })
+    }
+
+    /// The line of that text; `None` if it is wrong.
+    pub(super) fn line(&self, text: &str) -> Option<Line> {
         let mut words = text.split(' ');
         let letter = words.next()?;
         let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;

@@ -6,6 +6,7 @@
 
 mod requests;
 mod specimens;
+mod traces;
 
 use std::alloc::System;
 use std::ops::Range;
@@ -83,10 +84,14 @@ fn mutated_bytes_make_no_parser_panic_or_take_memory() {
         let whole: Vec<Vec<u8>> = written.iter().filter(|bytes| (parser.1)(bytes)).take(200).cloned().collect();
         (parser, whole)
     });
+    let of_traces = shingle_lab::trace::parse::ALL.map(|parser: Parser| {
+        let whole: Vec<Vec<u8>> = traces::specimens().into_iter().filter(|bytes| (parser.1)(bytes)).collect();
+        (parser, whole)
+    });
     let only = std::env::var("SHINGLE_PARSER").ok();
     let inputs = inputs();
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only.split(',').any(|one| one == name));
-    let parsers: Vec<_> = on_disk.into_iter().chain(of_clients).filter(|(parser, _)| wanted(parser.0)).collect();
+    let parsers: Vec<_> = on_disk.into_iter().chain(of_clients).chain(of_traces).filter(|(parser, _)| wanted(parser.0)).collect();
     for ((name, parse), specimens) in &parsers {
         assert!(specimens.iter().any(|bytes| parse(bytes)), "{name}: nothing to mutate was taken for whole");
     }
