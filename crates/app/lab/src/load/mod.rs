@@ -3,13 +3,16 @@
 
 pub mod commands;
 pub mod fit;
+pub mod generate;
 pub mod lanes;
 pub mod latency;
 pub mod micro;
 pub mod mix;
 pub mod multistream;
 pub mod objects;
+pub mod replay;
 pub mod script;
 pub(crate) mod table3;
 pub mod theory;
+pub mod throughput;
 pub mod times;

@@ -7,6 +7,7 @@ pub mod foreign;
 pub mod input;
 pub mod io;
 pub mod lines;
+pub mod looped;
 pub mod order;
 pub mod parse;
 pub mod recording;
