@@ -13,7 +13,9 @@ use shingle_drive_model::Profile;
 use crate::error::LabError;
 use crate::inputs::{Inputs, Program};
 use crate::load::multistream::MultiStreamResult;
+use crate::load::replay::Pace;
 use crate::rig::host::Host;
+use crate::trace::io::Source;
 
 /// Size of a run. A smaller scale has fewer zones and less virtual time, never another load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,6 +59,14 @@ impl FromStr for Scale {
 /// Gets the present step, and the share of it that is done if known.
 pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
 
+/// A block trace of the user's own.
+pub struct BlockTrace {
+    /// Its I/Os.
+    pub source: Rc<dyn Source>,
+    /// Its pace; `None`: several.
+    pub pace: Option<Pace>,
+}
+
 /// Inputs of an experiment.
 pub struct Context {
     /// Decides everything that is random.
@@ -70,6 +80,8 @@ pub struct Context {
     pub drive: Option<Profile>,
     /// A folder with recordings of file systems, instead of those that are built in (`peers-replay`).
     pub traces: Option<PathBuf>,
+    /// A block trace of the user's own, in place of generated loads (`block-replay`).
+    pub block_trace: Option<BlockTrace>,
     /// The program that makes the runs.
     pub program: Program,
     /// Inputs that the present run used so far.
@@ -82,7 +94,8 @@ impl Context {
     /// A context in which nothing has been run, on the papers' drives.
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
         let (program, inputs) = (Program::default(), RefCell::default());
-        Self { seed, scale, progress, drive: None, traces: None, program, inputs, runs: RefCell::default() }
+        let runs = RefCell::default();
+        Self { seed, scale, progress, drive: None, traces: None, block_trace: None, program, inputs, runs }
     }
 
     /// The same on a drive of the user's own.
@@ -119,6 +132,12 @@ impl Context {
     #[must_use]
     pub fn made_by(self, program: Program) -> Self {
         Self { program, ..self }
+    }
+
+    /// The same with a block trace of the user's own.
+    #[must_use]
+    pub fn with_block_trace(self, block_trace: Option<BlockTrace>) -> Self {
+        Self { block_trace, ..self }
     }
 
     /// The same with recordings of the user's own.

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::inputs::Inputs;
 use crate::report::figure::Figure;
+use crate::report::grid::Grid;
 use crate::report::row::Row;
 use crate::targets;
 
@@ -14,6 +15,8 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// Pictures.
     pub figures: Vec<Figure>,
+    /// Measures of several systems, behind several hosts, for several seeds.
+    pub grids: Vec<Grid>,
     /// Remarks on this run.
     pub remarks: Vec<String>,
     /// Drives, hosts and options of it.
@@ -42,7 +45,7 @@ impl Experiment {
         context.inputs.take();
         let mut outcome = (self.run)(context)?;
         outcome.inputs = context.inputs.take();
-        if context.drive.is_none() {
+        if context.drive.is_none() && context.block_trace.is_none() {
             let unjudged = targets::unjudged(self.name, context.scale, &outcome.rows);
             outcome.remarks.extend(unjudged.into_iter().map(|what| format!("A TARGET IS NOT JUDGED: {what}")));
         }

@@ -1,5 +1,6 @@
 //! The experiments, one module each, in a folder for each paper or comparison.
 
+mod block_replay;
 mod calibrate;
 mod peers;
 mod skylight;
@@ -8,11 +9,15 @@ mod smrstore;
 
 use crate::experiment::Experiment;
 
+/// The experiment that replays a user's block trace.
+pub use block_replay::NAME as BLOCK_REPLAY;
+
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
     vec![
         calibrate::experiment(),
         skylight::experiment(),
+        block_replay::experiment(),
         smrstore::micro_write::experiment(),
         smrstore::micro_read::experiment(),
         smrstore::access_pattern::experiment(),

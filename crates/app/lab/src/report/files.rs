@@ -9,14 +9,15 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
 use crate::inputs::{Inputs, Program};
 use crate::report::figure::Figure;
+use crate::report::grid::Grid;
 use crate::report::row::{Row, Verdict};
 
 /// The version of the program whose figures these are.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`. 3: `program`, `inputs`,
-/// `figures` and `remarks`; rows of request times; `bound`, `tried` and the verdict `consistent`.
-const SCHEMA: u32 = 3;
+/// `figures` and `remarks`; rows of request times; `bound`, `tried` and the verdict `consistent`. 4: `grids`.
+const SCHEMA: u32 = 4;
 
 /// A run, as programs read it.
 #[derive(Serialize)]
@@ -41,6 +42,8 @@ pub struct RunJson<'a> {
     pub rows: &'a [Row],
     /// Series of its pictures.
     pub figures: &'a [Figure],
+    /// Measures of several systems, behind several hosts, for several seeds.
+    pub grids: &'a [Grid],
     /// Remarks on this run.
     pub remarks: &'a [String],
 }
@@ -60,13 +63,14 @@ pub fn json(experiment: &Experiment, context: &Context, outcome: &Outcome) -> St
         inputs: &outcome.inputs,
         rows: &outcome.rows,
         figures: &outcome.figures,
+        grids: &outcome.grids,
         remarks: &outcome.remarks,
     };
     // Plain numbers and strings cannot fail to be written.
     serde_json::to_string(&run).unwrap_or_default()
 }
 
-/// Writes `NAME.json`, `NAME.rows.csv` and each figure, with its data as `FIGURE.csv`, into `folder`, which is made if it is missing.
+/// Writes `NAME.json`, `NAME.rows.csv`, each grid as `GRID.csv`, and each figure, with its data as `FIGURE.csv`, into `folder`, which is made if it is missing.
 ///
 /// # Errors
 /// A file that could not be written.
@@ -76,6 +80,9 @@ pub fn write(folder: &Path, experiment: &Experiment, context: &Context, outcome:
     let name = experiment.name;
     std::fs::write(folder.join(format!("{name}.json")), json(experiment, context, outcome)).map_err(failed)?;
     std::fs::write(folder.join(format!("{name}.rows.csv")), csv(&outcome.rows)).map_err(failed)?;
+    for grid in &outcome.grids {
+        std::fs::write(folder.join(format!("{}.csv", grid.name)), grid.csv()).map_err(failed)?;
+    }
     outcome.figures.iter().try_for_each(|figure| figure.write(folder))
 }
 
@@ -132,7 +139,7 @@ mod tests {
         assert!(rows.contains("\"late\",s,9,10,20,10,yes,no,"), "{rows}");
         assert!(data.starts_with("series,"), "{data}");
         let run: serde_json::Value = serde_json::from_str(&run).unwrap();
-        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&3.into(), &"no".into()));
+        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&4.into(), &"no".into()));
         assert_eq!(run["figures"][0]["series"][0]["points"][1], serde_json::json!([1.0, 2.0]));
     }
 

@@ -3,6 +3,7 @@
 mod draw;
 pub mod figure;
 pub mod files;
+pub mod grid;
 pub mod number;
 pub mod page;
 mod picture;

@@ -97,6 +97,9 @@ fn section(out: &mut String, experiment: &Experiment, outcome: &Outcome) -> Resu
         escaped(experiment.setup),
     );
     table(out, &outcome.rows);
+    for grid in &outcome.grids {
+        out.push_str(&grid.html(escaped));
+    }
     for figure in &outcome.figures {
         let _ = write!(
             out,

@@ -1,6 +1,6 @@
 //! Aghayev's dissertation (2020), and FSTL.
 
-use super::target::Judged::{By, NotYet};
+use super::target::Judged::{By, ByStandard, NotYet};
 use super::target::Target;
 
 /// Reason for volumes.
@@ -68,6 +68,24 @@ pub(super) const TARGETS: &[Target] = &[
         result: "The 99th percentile of reads during cleaning is 53 % below a drive-managed disk's, within 13 % of a conventional one's",
         goal: Some("within 5 % of a conventional drive"),
         judged: NotYet("no experiment reads while a store cleans; latencies of reads alone are in micro-read"),
+    },
+    Target {
+        place: "dissertation, section 2.4.2",
+        result: "A synchronous write of 4 KiB takes 25 ms on the 5 TB drive, wherever it goes",
+        goal: None,
+        judged: By("block-replay", &["media cache: synchronous write of 4 KiB, p50"]),
+    },
+    Target {
+        place: "FSTL, Figure 9 (d)",
+        result: "The 8 TB drive takes streams at 100 MB/s and more, past its cache",
+        goal: None,
+        judged: By("block-replay", &["media cache, 8 TB: streaming overwrites"]),
+    },
+    Target {
+        place: "FSTL, Figure 7 (a)",
+        result: "Requests to the 8 TB drive take more than a second while it cleans, up to five",
+        goal: None,
+        judged: ByStandard("block-replay", &["media cache, 8 TB: longest request while it cleans"]),
     },
     Target {
         place: "FSTL, Figures 5 to 9",

@@ -4,10 +4,13 @@
 
 use std::rc::Rc;
 
-use shingle_lab::context::{Context, Scale};
+use shingle_lab::context::{BlockTrace, Context, Scale};
 use shingle_lab::experiment::Outcome;
 use shingle_lab::experiments;
+use shingle_lab::load::generate::{Generated, Order};
+use shingle_lab::load::replay::Pace;
 use shingle_lab::report::row::{Row, Verdict};
+use shingle_lab::rig::host::Host;
 use shingle_lab::targets;
 
 fn context() -> Context {
@@ -41,6 +44,7 @@ fn no_experiment_is_left_out() {
     let tested = [
         "calibrate",
         "skylight",
+        "block-replay",
         "micro-write",
         "micro-read",
         "access-pattern",
@@ -87,6 +91,74 @@ fn drives_are_told_by_their_times() {
     for row in table {
         assert_eq!(row.reproduced, Some(Verdict::Yes), "{}: {:?}", row.id, row.paper_config);
     }
+}
+
+#[test]
+fn blocks_on_drives_of_every_kind() {
+    let found = run("block-replay", &mut context());
+    for id in ["media cache: synchronous write of 4 KiB, p50", "media cache, 8 TB: streaming overwrites"] {
+        let row = row(&found, id);
+        assert_eq!(row.reproduced, Some(Verdict::Yes), "{id}: {:?}", row.paper_config);
+    }
+    let host = Host::linux_6_10();
+    let of = |load: &str, host: Host, system: &str, measure: &str| {
+        let grid = found.grids.iter().find(|grid| grid.name == format!("block-replay-{load}")).unwrap();
+        assert_eq!(grid.rows.len(), 8 * 3, "a row for each system and host");
+        grid.values(system, host, measure)[0]
+    };
+    // A cache at one place costs the same wherever a write goes, and flash hides the platters.
+    let p50 = |system: &str| of("random", host, system, "p50");
+    assert!(p50("media cache") > 1.8 * p50("conventional") && p50("conventional") > 1.3 * p50("set-associative"));
+    assert!(p50("SSD") < p50("set-associative, flash cache") && p50("set-associative, flash cache") < 1.0);
+    // The longest wait of a synchronous write is that for the merge of the map.
+    assert!((300.0..400.0).contains(&of("random", host, "media cache", "longest")));
+    // Streams go past a media cache, and through all others.
+    let rate = |system: &str| of("stream", host, system, "throughput");
+    assert!(
+        rate("media cache") > 3.0 * rate("set-associative"),
+        "{} and {}",
+        rate("media cache"),
+        rate("set-associative")
+    );
+    // A queue of one takes from drives the order in which they work, and from a log the writes that share an entry.
+    let queue = |system: &str| {
+        let [many, one] = [host, Host::one_at_a_time()].map(|host| of("zipf", host, system, "requests"));
+        many / one
+    };
+    assert!(queue("conventional") > 2.0 && queue("media cache") > 8.0 && queue("SSD") < 1.3);
+    assert!(found.figures.iter().any(|figure| figure.name == "block-replay-arrivals-arm" && figure.series.len() == 1));
+}
+
+/// A trace of one's own runs on the same drives, at its pace, and on those only that are large enough.
+#[test]
+fn a_trace_on_drives_of_every_kind() {
+    let load = |size: u64| Generated {
+        name: "mine".to_owned(),
+        order: Order::Random,
+        ios: 50,
+        bytes: 4096,
+        reads_percent: 50,
+        fua_percent: 0,
+        size,
+        span: 1 << 30,
+        gap: 1_000_000,
+    };
+    let replay = |size: u64, pace: Option<Pace>| {
+        let trace = BlockTrace { source: Rc::new(load(size)), pace };
+        let experiment = experiments::named("block-replay").unwrap();
+        experiment.perform(&mut context().with_block_trace(Some(trace)))
+    };
+    let all = replay(1 << 30, None).unwrap();
+    let names: Vec<&str> = all.grids.iter().map(|grid| grid.name.as_str()).collect();
+    assert_eq!(names, ["block-replay-trace-open", "block-replay-trace-depth-1", "block-replay-trace-depth-31"]);
+    assert!(all.rows.is_empty() && all.remarks.is_empty(), "{:?}", all.remarks);
+    let large = replay(5 << 40, Some(Pace::Depth(4))).unwrap();
+    assert_eq!(
+        (large.grids.len(), large.grids[0].rows.len(), large.remarks.len()),
+        (1, 3, 7),
+        "only the drive of 8 TB has 5 TiB"
+    );
+    assert!(replay(100 << 40, None).is_err_and(|error| error.0.contains("no drive has")));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn quick(name: &str, seed: u64) -> String {
 
 #[test]
 fn two_runs_of_a_seed_agree_to_the_last_digit() {
-    for name in ["calibrate", "micro-write", "access-pattern"] {
+    for name in ["calibrate", "micro-write", "access-pattern", "block-replay"] {
         assert_eq!(quick(name, 7), quick(name, 7), "{name}");
     }
     assert_ne!(quick("calibrate", 7), quick("calibrate", 8), "seeds decide something");
