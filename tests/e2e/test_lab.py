@@ -1,5 +1,6 @@
 """`shingle lab` is a program of its own, beside the command: a server's program draws no figures."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -57,3 +58,23 @@ def test_only_the_lab_can_draw():
 def test_the_lab_does_nothing_else():
     done = subprocess.run([LAB, "status"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "call `shingle lab`" in done.stderr, done
+
+
+def test_a_foreign_trace_is_converted_told_and_replayed(tmp_path):
+    lines = [f"{100 + at * 100_000},web,0,{'Write' if at % 4 else 'Read'},{at * 7919 % 4096 * 4096},8192,90000" for at in range(200)]
+    csv, trace = tmp_path / "web.csv", tmp_path / "web.trace.gz"
+    csv.write_text("\n".join(lines) + "\n")
+    unnamed = shingle("lab", "trace", "stat", csv)
+    assert unnamed.returncode == 1 and "--format" in unnamed.stderr, unnamed
+    done = shingle("lab", "trace", "convert", csv, trace, "--format", "msr", "--infer-dependencies", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["ios"] == 200, done
+    stat = json.loads(shingle("lab", "trace", "stat", trace, "--json").stdout)
+    assert (stat["format"], stat["reads"]["ios"], stat["writes"]["ios"]) == ("shingle", 50, 150), stat
+    assert stat["timed"] == 200 and stat["dependent"] == 199, stat
+    how = ["--scale", "quick", "--out", tmp_path / "out", "--json"]
+    ran = shingle("lab", "run", "block-replay", "--trace", trace, "--pace", "closed", *how)
+    grids = json.loads(ran.stdout.splitlines()[-1])["grids"]
+    assert [grid["name"] for grid in grids] == ["block-replay-trace-closed"] and len(grids[0]["rows"]) == 24, ran
+    assert (tmp_path / "out" / "block-replay-trace-closed.csv").exists()
+    other = shingle("lab", "run", "micro-write", "--trace", trace, *how)
+    assert other.returncode == 1 and "block-replay" in other.stderr, other

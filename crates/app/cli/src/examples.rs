@@ -282,6 +282,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle lab run micro-write --scale quick", "seconds"),
             ("shingle lab run calibrate --drive mine.toml", "a drive of your own"),
+            (
+                "shingle lab run block-replay --trace web.csv --format msr --pace depth:31",
+                "a trace on drives of every kind",
+            ),
         ],
     ),
     (
@@ -295,6 +299,20 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
             ("shingle skylight model:st5000as0011 --profile mine.toml --figures figures", "its profile and figures"),
             ("shingle skylight model:mine.toml --json", "a profile as a drive, for a program"),
+        ],
+    ),
+    (
+        "lab trace convert",
+        &[
+            ("shingle lab trace convert web.csv web.trace.gz --format msr --volume web_0", "one disk of a trace"),
+            ("shingle lab trace convert sda.txt sda.trace --format blkparse --infer-dependencies", "for a closed loop"),
+        ],
+    ),
+    (
+        "lab trace stat",
+        &[
+            ("shingle lab trace stat web.trace.gz", ""),
+            ("shingle lab trace stat disk.vscsi --format vscsi --json", "for a program"),
         ],
     ),
     ("lab report", &[("shingle lab report --scale quick --out lab", "")]),

@@ -31,6 +31,9 @@ const VALUES: &[(&str, &str)] = &[
     ("SCALE", "the size of an experiment"),
     ("SEED", "the seed of everything random"),
     ("TARGET", "a drive, file or modelled drive to examine"),
+    ("FORMAT", "a format of traces"),
+    ("VOLUME", "a volume of a trace"),
+    ("PACE", "the pace of a replay"),
     ("STEP", "a step of an examination"),
     ("WHAT", "a kind of files to generate"),
 ];

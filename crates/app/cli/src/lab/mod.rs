@@ -1,6 +1,7 @@
 //! `shingle lab`: the papers' experiments, on modelled drives in virtual time.
 
 pub(crate) mod program;
+mod trace;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -8,15 +9,19 @@ use std::rc::Rc;
 
 use clap::{Args, Subcommand};
 use shingle_chunk_store::Options;
-use shingle_lab::context::{Context, Scale};
+use shingle_lab::context::{BlockTrace, Context, Scale};
 use shingle_lab::error::LabError;
 use shingle_lab::experiment::{Experiment, Outcome as Found};
-use shingle_lab::experiments;
+use shingle_lab::experiments::{self, BLOCK_REPLAY};
+use shingle_lab::load::replay::Pace;
 use shingle_lab::report::number::number;
 use shingle_lab::report::row::{Better, Row, Verdict};
 use shingle_lab::report::{files, page};
 use shingle_lab::rig::drives;
 use shingle_lab::rig::engine::Setup;
+use shingle_lab::trace::foreign::Format;
+use shingle_lab::trace::input::{Input, Selection};
+use shingle_lab::trace::looped::Looped;
 
 use crate::bench::chunk::append;
 use crate::failure::{Failure, Outcome};
@@ -32,6 +37,9 @@ pub(crate) enum Lab {
     Run(Run),
     /// Run all experiments and write one page with a verdict for each row: `shingle lab report --out lab`
     Report(Report),
+    /// Convert block traces, and tell their figures: `shingle lab trace stat web.csv --format msr`
+    #[command(subcommand)]
+    Trace(trace::Trace),
 }
 
 /// Parameters of a run.
@@ -68,6 +76,42 @@ pub(crate) struct Run {
     name: String,
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    replay: Replay,
+}
+
+/// A block trace to replay, in `block-replay`.
+#[derive(Args)]
+pub(crate) struct Replay {
+    /// Block trace for `block-replay` to replay; see docs/formats/block-trace.md [default: none, but generated loads]
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Its format: shingle, shingle-zoned, msr, vscsi, spc, srt, blkparse or tencent [default: the one that its first bytes name]
+    #[arg(long, value_name = "FORMAT", requires = "trace")]
+    format: Option<Format>,
+    /// The only volume of it to replay [default: all, one behind the other]
+    #[arg(long, value_name = "VOLUME", requires = "trace")]
+    volume: Option<String>,
+    /// Its pace: open (as I/Os arrived), closed (as they waited for each other) or depth:N (N outstanding) [default: open, depth:1 and
+    /// depth:31, one after the other]
+    #[arg(long, value_name = "PACE", requires = "trace")]
+    pace: Option<Pace>,
+    /// Number of times to replay it, one behind the other.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "trace")]
+    loops: u32,
+}
+
+impl Replay {
+    fn block_trace(&self) -> Outcome<Option<BlockTrace>> {
+        let Some(file) = &self.trace else { return Ok(None) };
+        // A closed loop is one of dependencies, and a trace of another format has none of its own.
+        let mut input = Input::new(file, &Selection { format: self.format, volume: self.volume.clone() })?;
+        if self.pace == Some(Pace::Closed) && input.format().gives_times() {
+            input = input.inferring();
+        }
+        let source = Rc::new(Looped::new(Rc::new(input), self.loops));
+        Ok(Some(BlockTrace { source, pace: self.pace }))
+    }
 }
 
 /// Runs all experiments.
@@ -88,6 +132,7 @@ impl Lab {
             }
             Self::Run(run) => run.run(),
             Self::Report(report) => report.run(),
+            Self::Trace(trace) => trace.run(),
         }
     }
 }
@@ -102,7 +147,13 @@ impl Run {
                 names.join(", ")
             )));
         };
-        let mut context = context(&self.how)?;
+        if self.replay.trace.is_some() && experiment.name != BLOCK_REPLAY {
+            return Err(Failure::new(format!(
+                "`{}` replays no trace: --trace is for `{BLOCK_REPLAY}`",
+                experiment.name
+            )));
+        }
+        let mut context = context(&self.how)?.with_block_trace(self.replay.block_trace()?);
         let found = perform(&experiment, &self.how, &mut context)?;
         if self.how.json {
             say!("{}", files::json(&experiment, &context, &found));
@@ -192,6 +243,9 @@ fn print(experiment: &Experiment, found: &Found) {
             Verdict::word(*goal_met),
             [margin.as_str(), note.as_str()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": "),
         );
+    }
+    for grid in &found.grids {
+        say!("\n{}", grid.text().trim_end());
     }
     for remark in &found.remarks {
         say!("  {remark}");
