@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Steps at most.
-const STEPS_MAX: usize = 1024;
+const STEPS_MAX: usize = 120;
 
 /// Bytes by time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(found.points(), [0.5, 1.5, 2.5, 3.5, 4.5].map(|at| (at, 2.0)));
         found.note(Duration::from_secs(5000), 1_000_000);
         let points = found.points();
-        let (step, bytes) = (8.0, points.iter().map(|point| point.1 * 8e6).sum::<f64>());
+        let (step, bytes) = (64.0, points.iter().map(|point| point.1 * 64e6).sum::<f64>());
         assert!(points.len() <= STEPS_MAX && (bytes - 11e6).abs() < 1.0, "{bytes}");
         assert_eq!(points[0], (step / 2.0, 10.0 / step));
     }

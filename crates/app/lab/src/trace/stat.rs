@@ -1,19 +1,20 @@
 //! Figures of a trace: shares of kinds, sizes, sequentiality, working set, arrivals.
 //!
-//! Memory is bounded: the working set of a trace that touches more than [`PAGES_MAX`] pages is counted in coarser ones.
+//! Memory is bounded: of a trace that touches more than [`PAGES_MAX`] pages, one page in two is counted, or in four, and so on, by a
+//! hash of its address; the working set is estimated from those, to within a few tenths of a percent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::io::{Io, IoKind};
 use crate::load::latency::Latency;
 
-/// Bytes of a page of the working set, as it begins.
+/// Bytes of a page of the working set.
 const PAGE: u64 = 4096;
 
 /// Pages that are told apart, at most.
-const PAGES_MAX: usize = 4 << 20;
+const PAGES_MAX: usize = 1 << 20;
 
 /// An access is sequential if it begins where one of so many before it ended.
 const STREAMS: usize = 32;
@@ -54,8 +55,8 @@ pub struct Stat {
     pub written_footprint_bytes: u64,
     /// Writes of a page that is written at all, in the mean.
     pub writes_per_page: f64,
-    /// Bytes of those pages: 4 KiB, or more where there are too many.
-    pub page_bytes: u64,
+    /// One page in so many is counted.
+    pub pages_one_in: u64,
     /// Seconds from the first arrival to the last.
     pub seconds: f64,
     /// I/Os a second.
@@ -95,34 +96,44 @@ impl Streams {
     }
 }
 
-/// Pages that were touched, and how often in all.
+/// Pages that were touched, and how often.
+#[derive(Default)]
 struct Pages {
-    page: u64,
-    seen: BTreeSet<u64>,
-    touches: u64,
+    /// One page in two to this power is counted.
+    thinned: u32,
+    touches: BTreeMap<u64, u64>,
+}
+
+/// True of one page in two to the power of `thinned`; each of those is also one of the pages for a smaller power.
+fn is_counted(page: u64, thinned: u32) -> bool {
+    page.wrapping_mul(0x9E37_79B9_7F4A_7C15).leading_zeros() >= thinned
 }
 
 impl Pages {
-    fn new() -> Self {
-        Self { page: PAGE, seen: BTreeSet::new(), touches: 0 }
-    }
-
     fn take(&mut self, io: &Io) {
-        let pages = |page: u64| io.offset / page..(io.offset + io.length).div_ceil(page);
-        self.touches += pages(PAGE).end - pages(PAGE).start;
-        self.seen.extend(pages(self.page));
-        while self.seen.len() > PAGES_MAX {
-            self.page *= 2;
-            self.seen = std::mem::take(&mut self.seen).into_iter().map(|page| page / 2).collect();
+        for page in io.offset / PAGE..(io.offset + io.length).div_ceil(PAGE) {
+            if is_counted(page, self.thinned) {
+                *self.touches.entry(page).or_default() += 1;
+            }
+        }
+        while self.touches.len() > PAGES_MAX {
+            self.thinned += 1;
+            self.touches.retain(|&page, _| is_counted(page, self.thinned));
         }
     }
 
     fn bytes(&self) -> u64 {
-        self.seen.len() as u64 * self.page
+        (self.touches.len() as u64 * PAGE) << self.thinned
+    }
+
+    /// Touches of a page in the mean.
+    fn mean(&self) -> f64 {
+        self.touches.values().sum::<u64>() as f64 / self.touches.len().max(1) as f64
     }
 }
 
 /// Figures of I/Os in the order of their arrival.
+#[derive(Default)]
 pub struct Counter {
     stat: Stat,
     streams: BTreeMap<IoKind, Streams>,
@@ -132,20 +143,6 @@ pub struct Counter {
     last_at: Option<u64>,
     /// The present second, and the I/Os in it.
     second: (u64, u64),
-}
-
-impl Default for Counter {
-    fn default() -> Self {
-        Self {
-            stat: Stat::default(),
-            streams: BTreeMap::new(),
-            touched: Pages::new(),
-            written: Pages::new(),
-            gaps: Latency::default(),
-            last_at: None,
-            second: (0, 0),
-        }
-    }
 }
 
 impl Counter {
@@ -199,9 +196,8 @@ impl Counter {
         }
         stat.footprint_bytes = self.touched.bytes();
         stat.written_footprint_bytes = self.written.bytes();
-        stat.page_bytes = self.touched.page;
-        let pages = (self.written.bytes() / PAGE).max(1);
-        stat.writes_per_page = self.written.touches as f64 / pages as f64;
+        stat.pages_one_in = 1 << self.touched.thinned;
+        stat.writes_per_page = self.written.mean();
         stat.seconds = self.last_at.unwrap_or(0) as f64 / 1e9;
         stat.rate = if stat.seconds > 0.0 { stat.ios as f64 / stat.seconds } else { 0.0 };
         let gaps = self.gaps.summary();
@@ -241,6 +237,19 @@ mod tests {
         // The first MiB is written in full, and so is the read in it.
         assert_eq!(stat.footprint_bytes, 200 * 8192 + 49 * 4096);
         assert!((stat.writes_per_page - 404.0 / 400.0).abs() < 1e-9, "{}", stat.writes_per_page);
-        assert_eq!((stat.reads.mean_bytes, stat.page_bytes), (4096.0, 4096));
+        assert_eq!((stat.reads.mean_bytes, stat.pages_one_in), (4096.0, 1));
+    }
+
+    #[test]
+    fn a_large_working_set_is_estimated() {
+        let mut counter = Counter::default();
+        // 1.5 million pages, every seventh, each twice.
+        for page in (0..1_500_000u64).chain(0..1_500_000) {
+            counter.take(&Io::new(0, IoKind::Write, page * 7 * PAGE, PAGE));
+        }
+        let stat = counter.stat();
+        let share = stat.footprint_bytes as f64 / (1.5e6 * PAGE as f64);
+        assert!((share - 1.0).abs() < 0.01 && stat.pages_one_in == 2, "{share} {}", stat.pages_one_in);
+        assert_eq!((stat.writes_per_page, stat.written_footprint_bytes), (2.0, stat.footprint_bytes));
     }
 }

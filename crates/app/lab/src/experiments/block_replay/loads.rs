@@ -19,13 +19,13 @@ pub(super) struct Load {
     pub(super) write_cache: bool,
 }
 
-/// Synchronous writes, each at its own place.
+/// Synchronous writes, each at its own place, and from standard scale on more of them than media caches hold.
 pub(super) const RANDOM: &str = "random";
 
 /// Overwrites in order, past the cache.
 pub(super) const STREAM: &str = "stream";
 
-/// More writes than caches hold, as they come.
+/// Writes as they come.
 pub(super) const ARRIVALS: &str = "arrivals";
 
 /// Overwrites of which few places get most, with reads between.
@@ -71,7 +71,7 @@ pub(super) fn all(context: &Context) -> Vec<Load> {
             "Writes of 4 KiB at random, volatile caches off",
             Pace::Depth(1),
             false,
-            Generated { ios: of(500, 2_000, 20_000), ..writes.clone() },
+            Generated { ios: of(500, 36_000, 40_000), ..writes.clone() },
         ),
         generated(
             STREAM,
@@ -105,7 +105,7 @@ pub(super) fn all(context: &Context) -> Vec<Load> {
             "Writes of 8 KiB at random, a tenth of them durable, 100 a second, volatile caches on",
             Pace::Open,
             true,
-            Generated { bytes: 8 << 10, ios: of(2_000, 60_000, 300_000), fua_percent: 10, gap: 10_000_000, ..writes },
+            Generated { bytes: 8 << 10, ios: of(2_000, 40_000, 300_000), fua_percent: 10, gap: 10_000_000, ..writes },
         ),
     ]
 }
