@@ -91,7 +91,8 @@ fn mutated_bytes_make_no_parser_panic_or_take_memory() {
     let only = std::env::var("SHINGLE_PARSER").ok();
     let inputs = inputs();
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only.split(',').any(|one| one == name));
-    let parsers: Vec<_> = on_disk.into_iter().chain(of_clients).chain(of_traces).filter(|(parser, _)| wanted(parser.0)).collect();
+    let parsers: Vec<_> =
+        on_disk.into_iter().chain(of_clients).chain(of_traces).filter(|(parser, _)| wanted(parser.0)).collect();
     for ((name, parse), specimens) in &parsers {
         assert!(specimens.iter().any(|bytes| parse(bytes)), "{name}: nothing to mutate was taken for whole");
     }
