@@ -169,7 +169,24 @@ impl ZonedDevice for HostDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rig::drives::LabDrive;
     use shingle_base::AlignedBuf;
+    use shingle_sim::Sim;
+
+    #[test]
+    fn a_queue_of_one_leaves_the_drive_nothing_to_order() {
+        let nanos = |host| {
+            Sim::new(1).run(move |rt| async move {
+                let drive = LabDrive::new("st16000nm001g").unwrap();
+                let device = HostDevice::new(host, drive.device(&rt, drive.blank()));
+                let reads = (0..64).map(|read| device.read(Lba(read * 1_234_567_891 % 3_000_000_000), Blocks(1)));
+                join_all(reads).await.into_iter().for_each(|read| drop(read.unwrap()));
+                rt.now().nanos
+            })
+        };
+        let (many, one) = (nanos(Host::linux_6_10()), nanos(Host::one_at_a_time()));
+        assert!(one > many * 3 / 2, "{one} ns and {many} ns");
+    }
 
     #[test]
     fn a_write_is_cut_at_the_longest_command_across_its_pieces() {
