@@ -53,6 +53,7 @@ pub(crate) struct Disk {
     erase: Nanos,
     read_ahead: u64,
     write_cache: bool,
+    streams_writes: bool,
     cache_blocks: u64,
 
     arm: Arm,
@@ -145,6 +146,7 @@ impl Disk {
             erase: ms(profile.zones.erase_ms),
             read_ahead: u64::from(profile.cache.read_ahead_mib) * 256,
             write_cache: profile.cache.write_cache,
+            streams_writes: profile.cache.streams_writes,
             cache_blocks: u64::from(profile.cache.write_cache_mib) * 256,
             arm: Arm { cylinder: 0, head: 0, free_at: 0, next_block: u64::MAX, reading_from: None },
             segments: Segments::new(profile.cache.read_segments),

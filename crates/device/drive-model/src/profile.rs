@@ -169,6 +169,10 @@ pub struct Queue {
 pub struct Cache {
     /// A write completes before it is on the medium.
     pub write_cache: bool,
+    /// Without a write cache: a write that goes on where the last one ended waits for no turn, since the drive takes it into a buffer
+    /// that outlives a loss of power while it still writes the last one. Otherwise it loses a turn unless it was queued before.
+    #[serde(default)]
+    pub streams_writes: bool,
     /// Dirty MiB it holds at most.
     pub write_cache_mib: u32,
     /// MiB read ahead after a read.
@@ -197,6 +201,8 @@ pub struct Published {
     pub figure: Figure,
     /// Its value, in the figure's unit.
     pub value: f64,
+    /// It was measured over so many zones, the first of the drive; over all if it is left out.
+    pub zones: Option<u32>,
     /// Place of publication.
     pub source: String,
 }
@@ -205,7 +211,7 @@ pub struct Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// Random reads of 4 KiB over the whole drive, one at a time: a second.
+    /// Random reads of 4 KiB, one at a time: a second.
     RandomReadIops,
     /// Sequential writes of 512 KiB, 32 outstanding, at the outer diameter: MB/s.
     SequentialWriteOuter,

@@ -30,6 +30,23 @@ fn a_queue_of_sequential_writes_streams_and_a_synchronous_writer_misses_a_turn()
     assert!((9.9..10.5).contains(&single), "{single} ms");
 }
 
+/// The other hypothesis on drives whose cache is off: a buffer that outlives a loss of power spares a synchronous writer the turn, as
+/// long as it goes on where it was.
+#[test]
+fn a_drive_that_streams_writes_loses_no_turn_to_a_synchronous_writer_in_sequence() {
+    let mut profile = disk();
+    profile.cache.streams_writes = true;
+    let time = |writes: &[Command]| mean_ms(&closed_loop(&mut Drive::new(&profile, 1), 0, 1, 20_000, writes));
+    let single = time(&sequential(Op::Write, 1 << 24, 1000, 128));
+    assert!((2.0..2.2).contains(&single), "{single} ms");
+    let short = time(&sequential(Op::Write, 1 << 24, 1000, 1));
+    assert!((0.1..0.15).contains(&short), "each still takes the drive's own time: {short} ms");
+    let between_two: Vec<_> =
+        (0..1000).map(|number| command(Op::Write, ((number % 2 + 1) << 24) + number / 2 * 128, 128)).collect();
+    let two = time(&between_two);
+    assert!(two > 5.0, "writes that do not follow each other seek and wait for their block: {two} ms");
+}
+
 /// There is nothing that it could make durable: not even the write that is under way.
 #[test]
 fn without_a_write_cache_a_flush_waits_for_nothing() {

@@ -64,6 +64,7 @@ pub fn profile(findings: &Findings, name: &str) -> Result<Profile, String> {
         },
         cache: Caches {
             write_cache: false,
+            streams_writes: false,
             write_cache_mib: 3 * stream_min.max(32),
             read_ahead_mib: 0,
             read_segments: 8,

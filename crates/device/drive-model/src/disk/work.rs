@@ -21,9 +21,15 @@ impl Disk {
         self.turned(start + self.moving(&entry, |way| self.seek.nanos(way)), &entry, &turn) - now
     }
 
-    /// When work on a command can begin: the drive prepares queued commands while the arm is busy.
+    /// When work on a command can begin: the drive prepares queued commands while the arm is busy, and a write that it streams too.
     pub(super) fn start(&self, now: Nanos, entry: &Entry) -> Nanos {
-        now.max(entry.arrived + self.overhead)
+        if self.streams(entry) { now.max(entry.arrived) } else { now.max(entry.arrived + self.overhead) }
+    }
+
+    /// True if a write goes on where the last command ended, and waits for no turn on a drive without a write cache: the drive has
+    /// taken it into a buffer that outlives a loss of power.
+    fn streams(&self, entry: &Entry) -> bool {
+        self.streams_writes && !self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block
     }
 
     /// Time for the arm to reach the track of a transfer's first block; `seek` gives the time for a distance.
@@ -46,6 +52,9 @@ impl Disk {
     pub(super) fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Rotation) -> Nanos {
         if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
             // The turns of verification include coming round to the next block.
+            return arrived;
+        }
+        if self.streams(entry) {
             return arrived;
         }
         let revolution = self.spindle.revolution;
@@ -80,6 +89,8 @@ impl Disk {
         let (nanos, tracks) = self.surface.transfer(&entry.position, entry.blocks);
         let verify = if entry.op == Op::Write { self.verify_time(entry, tracks) } else { 0 };
         let ended = self.spindle.after(reached, nanos + verify);
+        // A streamed write is on its way to the medium while the drive still prepares its end.
+        let ended = if self.streams(entry) { ended.max(entry.arrived + self.overhead) } else { ended };
         let last = if entry.blocks <= entry.position.left {
             entry.position
         } else {
