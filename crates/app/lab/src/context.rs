@@ -1,18 +1,19 @@
 //! Inputs of an experiment: seed, size of the run, and parts of the user's own.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::Serialize;
 use shingle_drive_model::Profile;
 
+use crate::change::Change;
 use crate::error::LabError;
 use crate::inputs::{Inputs, Program};
-use crate::load::multistream::MultiStreamResult;
+use crate::known::Known;
 use crate::load::replay::Pace;
 use crate::rig::host::Host;
 use crate::trace::io::Source;
@@ -60,9 +61,10 @@ impl FromStr for Scale {
 pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
 
 /// A block trace of the user's own.
+#[derive(Clone)]
 pub struct BlockTrace {
     /// Its I/Os.
-    pub source: Rc<dyn Source>,
+    pub source: Arc<dyn Source>,
     /// Its pace; `None`: several.
     pub pace: Option<Pace>,
 }
@@ -84,18 +86,20 @@ pub struct Context {
     pub block_trace: Option<BlockTrace>,
     /// The program that makes the runs.
     pub program: Program,
+    /// Suppositions about the drives, beside their profiles.
+    pub(crate) change: Change,
     /// Inputs that the present run used so far.
     pub(crate) inputs: RefCell<Inputs>,
     /// Multi-stream runs that were done already: several experiments use the same ones.
-    pub(crate) runs: RefCell<BTreeMap<String, Rc<MultiStreamResult>>>,
+    pub(crate) known: Arc<Known>,
 }
 
 impl Context {
     /// A context in which nothing has been run, on the papers' drives.
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
-        let (program, inputs) = (Program::default(), RefCell::default());
-        let runs = RefCell::default();
-        Self { seed, scale, progress, drive: None, traces: None, block_trace: None, program, inputs, runs }
+        let (program, inputs, known) = (Program::default(), RefCell::default(), Arc::default());
+        let (drive, traces, block_trace, change) = (None, None, None, Change::default());
+        Self { seed, scale, progress, drive, traces, block_trace, program, change, inputs, known }
     }
 
     /// The same on a drive of the user's own.
@@ -112,8 +116,9 @@ impl Context {
         Ok(self.used(Profile::named(name).map_err(|error| LabError(error.0))?))
     }
 
-    /// A profile, which this run uses.
-    pub(crate) fn used(&self, profile: Profile) -> Profile {
+    /// A profile, which this run uses, as the run changes it.
+    pub(crate) fn used(&self, mut profile: Profile) -> Profile {
+        self.change.make(&mut profile);
         self.inputs.borrow_mut().drive(&profile);
         profile
     }

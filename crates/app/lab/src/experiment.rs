@@ -23,6 +23,33 @@ pub struct Outcome {
     pub inputs: Inputs,
 }
 
+impl Outcome {
+    /// True if a drive of it has no write cache, so that it may lose a turn at a write in sequence.
+    pub fn may_lose_turns(&self) -> bool {
+        self.inputs.may_lose_turns
+    }
+}
+
+/// Runs that an experiment's verdicts are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Its load is drawn, so that several seeds are better than one.
+    pub seeds: bool,
+    /// Its drives have no write cache: nobody knows whether they lose a turn at each write in sequence, so that it runs both ways.
+    pub turns: bool,
+}
+
+impl Runs {
+    /// One run.
+    pub const ONE: Self = Self { seeds: false, turns: false };
+    /// One for each seed.
+    pub const SEEDS: Self = Self { seeds: true, turns: false };
+    /// One with lost turns, and one without.
+    pub const TURNS: Self = Self { seeds: false, turns: true };
+    /// Both for each seed.
+    pub const SEEDS_AND_TURNS: Self = Self { seeds: true, turns: true };
+}
+
 /// One question, and the way to its answer.
 pub struct Experiment {
     /// Name in commands.
@@ -31,6 +58,8 @@ pub struct Experiment {
     pub question: &'static str,
     /// Its setup.
     pub setup: &'static str,
+    /// Its runs.
+    pub runs: Runs,
     /// Answers it.
     pub run: fn(&mut Context) -> Result<Outcome, LabError>,
 }
@@ -45,6 +74,7 @@ impl Experiment {
         context.inputs.take();
         let mut outcome = (self.run)(context)?;
         outcome.inputs = context.inputs.take();
+        outcome.inputs.seeds = vec![context.seed];
         if context.drive.is_none() && context.block_trace.is_none() {
             let unjudged = targets::unjudged(self.name, context.scale, &outcome.rows);
             outcome.remarks.extend(unjudged.into_iter().map(|what| format!("A TARGET IS NOT JUDGED: {what}")));
@@ -82,7 +112,7 @@ mod tests {
             let rows = vec![row().judged(), row().goal(40.0).ours(45.0).judged()];
             Ok(Outcome { rows, ..Outcome::default() })
         }
-        let experiment = Experiment { name: "x", question: "", setup: "", run };
+        let experiment = Experiment { name: "x", question: "", setup: "", runs: Runs::ONE, run };
         let verdicts = |drive: Option<Profile>| {
             let mut context = Context::new(1, Scale::Quick, Rc::new(|_, _| {})).on_drive(drive);
             let outcome = experiment.perform(&mut context).unwrap();

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use shingle_drive_model::Profile;
 
+use crate::change;
 use crate::rig::host::Host;
 
 /// The program that makes a run.
@@ -20,12 +21,17 @@ pub struct Program {
 /// Inputs of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Inputs {
+    /// Seeds.
+    pub seeds: Vec<u64>,
     /// Hash of each profile, by the drive's name: it changes with any constant.
     pub drives: BTreeMap<String, String>,
     /// The kernels that stores ran on.
     pub hosts: BTreeMap<String, HostInput>,
     /// Options of each configuration, by its name.
     pub options: BTreeMap<String, String>,
+    /// A drive of it has no write cache, so that it may lose a turn at a write.
+    #[serde(skip)]
+    pub(crate) may_lose_turns: bool,
 }
 
 /// A kernel between a store and its drive.
@@ -41,7 +47,20 @@ pub struct HostInput {
 
 impl Inputs {
     pub(crate) fn drive(&mut self, profile: &Profile) {
-        self.drives.insert(profile.name.clone(), hash(profile));
+        let how = if profile.cache.streams_writes { " (loses no turn)" } else { "" };
+        self.drives.insert(format!("{}{how}", profile.name), hash(profile));
+        self.may_lose_turns |= change::may_lose_turns(profile);
+    }
+
+    /// Takes in those of another run.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.seeds.extend(other.seeds);
+        self.seeds.sort_unstable();
+        self.seeds.dedup();
+        self.drives.extend(other.drives);
+        self.hosts.extend(other.hosts);
+        self.options.extend(other.options);
+        self.may_lose_turns |= other.may_lose_turns;
     }
 
     pub(crate) fn host(&mut self, host: Host) {

@@ -81,7 +81,8 @@ fn a_write_cache_hides_the_turn_until_it_is_full_and_a_flush_waits_for_it() {
 
 #[test]
 fn a_longer_queue_of_random_reads_is_served_faster() {
-    let blocks = 256 * 256 * u64::from(disk().shape.zones);
+    // As much of it as was formatted where this was measured: 6 TB.
+    let blocks = 256 * 256 * 22_352;
     let mut number = random(1);
     let reads: Vec<_> = (0..4000).map(|_| command(Op::Read, number(blocks), 1)).collect();
     let iops = |depth| 1000.0 / mean_ms(&closed_loop(&mut Drive::new(&disk(), 1), 0, depth, 0, &reads));
@@ -215,10 +216,10 @@ fn the_model_gives_the_same_nanoseconds_everywhere() {
 }
 
 const GOLDEN: [u64; 7] = [
-    16_985_236_529_622_138_239,
-    6_560_243_340_482_465_571,
+    5_652_430_007_934_718_592,
+    6_397_536_559_885_020_051,
     12_681_181_284_515_694_027,
-    16_985_236_529_622_138_239,
+    5_652_430_007_934_718_592,
     17_092_931_204_263_830_865,
     4_678_825_553_361_450_407,
     2_175_211_922_341_845_541,

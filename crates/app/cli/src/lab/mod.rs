@@ -1,24 +1,29 @@
 //! `shingle lab`: the papers' experiments, on modelled drives in virtual time.
 
+mod pool;
 pub(crate) mod program;
+mod runner;
+mod sweep;
 mod trace;
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use shingle_chunk_store::Options;
 use shingle_lab::context::{BlockTrace, Context, Scale};
 use shingle_lab::error::LabError;
-use shingle_lab::experiment::{Experiment, Outcome as Found};
+use shingle_lab::experiment::{Experiment, Outcome as Found, Runs};
 use shingle_lab::experiments::{self, BLOCK_REPLAY};
 use shingle_lab::load::replay::Pace;
 use shingle_lab::report::number::number;
-use shingle_lab::report::row::{Better, Row, Verdict};
+use shingle_lab::report::row::{Better, NO_TURN_LOST, Row, Verdict};
 use shingle_lab::report::{files, page};
 use shingle_lab::rig::drives;
 use shingle_lab::rig::engine::Setup;
+use shingle_lab::runs::plan::Plan;
+use shingle_lab::runs::sweep::base;
 use shingle_lab::trace::foreign::Format;
 use shingle_lab::trace::input::{Input, Selection};
 use shingle_lab::trace::looped::Looped;
@@ -26,7 +31,6 @@ use shingle_lab::trace::looped::Looped;
 use crate::bench::chunk::append;
 use crate::failure::{Failure, Outcome};
 use crate::identity;
-use crate::output::Progress;
 
 /// Repeat the papers' experiments on modelled drives: `shingle lab run micro-write --scale quick`
 #[derive(Subcommand)]
@@ -37,6 +41,9 @@ pub(crate) enum Lab {
     Run(Run),
     /// Run all experiments and write one page with a verdict for each row: `shingle lab report --out lab`
     Report(Report),
+    /// Move every assumed constant of the drives by half, down and up, judge the experiments again, and list the verdicts that turn: `shingle
+    /// lab sweep`
+    Sweep(sweep::SweepOf),
     /// Convert block traces, and tell their figures: `shingle lab trace stat web.csv --format msr`
     #[command(subcommand)]
     Trace(trace::Trace),
@@ -48,6 +55,10 @@ pub(crate) struct How {
     /// Seed of everything random: the same seed gives the same figures on any machine.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
+    /// Seeds, from SEED on, of experiments whose load is drawn; medians are shown, and the worst seed is judged [default: 1; 5 for a report
+    /// of standard or full scale].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
     /// quick (seconds), standard (minutes) or full (the papers' own sizes).
     #[arg(long, value_name = "SCALE", default_value_t = Scale::Standard)]
     scale: Scale,
@@ -109,7 +120,7 @@ impl Replay {
         if self.pace == Some(Pace::Closed) && input.format().gives_times() {
             input = input.inferring();
         }
-        let source = Rc::new(Looped::new(Rc::new(input), self.loops));
+        let source = Arc::new(Looped::new(Arc::new(input), self.loops));
         Ok(Some(BlockTrace { source, pace: self.pace }))
     }
 }
@@ -132,6 +143,11 @@ impl Lab {
             }
             Self::Run(run) => run.run(),
             Self::Report(report) => report.run(),
+            Self::Sweep(sweep) if sweep.names.is_empty() => sweep.run(all_experiments()),
+            Self::Sweep(sweep) => {
+                let experiments = named(all_experiments(), &sweep.names)?;
+                sweep.run(experiments)
+            }
             Self::Trace(trace) => trace.run(),
         }
     }
@@ -139,30 +155,34 @@ impl Lab {
 
 impl Run {
     fn run(self) -> Outcome {
-        let Some(experiment) = all_experiments().into_iter().find(|experiment| experiment.name == self.name) else {
-            let names: Vec<_> = all_experiments().iter().map(|experiment| experiment.name).collect();
-            return Err(Failure::new(format!(
-                "there is no experiment `{}`; there are {}",
-                self.name,
-                names.join(", ")
-            )));
-        };
-        if self.replay.trace.is_some() && experiment.name != BLOCK_REPLAY {
-            return Err(Failure::new(format!(
-                "`{}` replays no trace: --trace is for `{BLOCK_REPLAY}`",
-                experiment.name
-            )));
+        let experiments = named(all_experiments(), std::slice::from_ref(&self.name))?;
+        if self.replay.trace.is_some() && self.name != BLOCK_REPLAY {
+            return Err(Failure::new(format!("`{}` replays no trace: --trace is for `{BLOCK_REPLAY}`", self.name)));
         }
-        let mut context = context(&self.how)?.with_block_trace(self.replay.block_trace()?);
-        let found = perform(&experiment, &self.how, &mut context)?;
-        if self.how.json {
-            say!("{}", files::json(&experiment, &context, &found));
-        } else {
-            print(&experiment, &found);
-            say!("\nfigures and data are in {}", self.how.out.display());
-        }
-        Ok(())
+        let mut plan = plan(&self.how, 1)?;
+        plan.block_trace = self.replay.block_trace()?;
+        let mut outcome = Ok(());
+        perform(&plan, &self.how, &experiments, |experiment, found| {
+            outcome = found.map(|found| {
+                if self.how.json {
+                    say!("{}", files::json(experiment, &context(&plan), &found));
+                } else {
+                    print(experiment, &found);
+                    say!("\nfigures and data are in {}", self.how.out.display());
+                }
+            });
+        });
+        outcome
     }
+}
+
+/// The experiments of those names.
+fn named(all: Vec<Experiment>, names: &[String]) -> Outcome<Vec<Experiment>> {
+    let known: Vec<&str> = all.iter().map(|experiment| experiment.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(Failure::new(format!("there is no experiment `{unknown}`; there are {}", known.join(", "))));
+    }
+    Ok(all.into_iter().filter(|experiment| names.iter().any(|name| name == experiment.name)).collect())
 }
 
 impl Report {
@@ -171,21 +191,21 @@ impl Report {
     }
 
     fn on(self, experiments: Vec<Experiment>) -> Outcome {
-        let mut all = Vec::new();
-        let mut unfinished = Vec::new();
-        let mut context = context(&self.how)?;
-        for experiment in experiments {
+        let (mut outcomes, mut unfinished) = (Vec::new(), Vec::new());
+        let plan = plan(&self.how, self.how.scale.pick(1, 5, 5))?;
+        perform(&plan, &self.how, &experiments, |experiment, found| {
             // An experiment that ends early is announced, and costs the others nothing.
-            let found = perform(&experiment, &self.how, &mut context).unwrap_or_else(|failure| {
+            let found = found.unwrap_or_else(|failure| {
                 let remark = format!("It ended early, and has no figures: {}", failure.message);
                 unfinished.push(format!("{}: {}", experiment.name, failure.message));
                 Found { remarks: vec![remark], ..Found::default() }
             });
             if !self.how.json {
-                print(&experiment, &found);
+                print(experiment, &found);
             }
-            all.push((experiment, found));
-        }
+            outcomes.push(found);
+        });
+        let (context, all): (_, Vec<_>) = (context(&plan), experiments.into_iter().zip(outcomes).collect());
         let page = page::write(&self.how.out, &context, &all)?;
         if self.how.json {
             let runs: Vec<String> =
@@ -201,22 +221,31 @@ impl Report {
     }
 }
 
-fn context(how: &How) -> Outcome<Context> {
-    let drive = how.drive.as_deref().map(drives::profile).transpose()?;
-    let line = RefCell::new(Progress::new());
-    let progress = move |what: &str, share: Option<f64>| match share {
-        Some(share) => line.borrow_mut().show(&format!("{what}, {:.0} %", share * 100.0)),
-        None => line.borrow_mut().show(what),
-    };
-    let context = Context::new(how.seed, how.scale, Rc::new(progress)).made_by(identity::program());
-    Ok(context.on_drive(drive).with_traces(how.traces.clone()))
+fn plan(how: &How, seeds: u64) -> Outcome<Plan> {
+    let mut plan = Plan::new(how.seed, how.seeds.unwrap_or(seeds), how.scale);
+    plan.drive = how.drive.as_deref().map(drives::profile).transpose()?;
+    (plan.traces, plan.program) = (how.traces.clone(), identity::program());
+    Ok(plan)
 }
 
-fn perform(experiment: &Experiment, how: &How, context: &mut Context) -> Outcome<Found> {
-    (context.progress)(experiment.name, None);
-    let found = experiment.perform(context)?;
-    files::write(&how.out, experiment, context, &found)?;
-    Ok(found)
+/// A context of the plan, in which nothing runs.
+fn context(plan: &Plan) -> Context {
+    plan.context(base(plan), Rc::new(|_, _| {}))
+}
+
+/// Makes all runs, writes their files, and hands the outcomes on in order. The experiment that is measured runs last and alone.
+fn perform(plan: &Plan, how: &How, experiments: &[Experiment], mut finished: impl FnMut(&Experiment, Outcome<Found>)) {
+    let mut take = |experiment: &Experiment, found: Result<Found, LabError>| {
+        let written = found.map_err(Failure::from).and_then(|found| {
+            files::write(&how.out, experiment, &context(plan), &found)?;
+            Ok(found)
+        });
+        finished(experiment, written);
+    };
+    let modelled = experiments.iter().position(|experiment| experiment.name == MEASURED).unwrap_or(experiments.len());
+    let (modelled, measured) = experiments.split_at(modelled);
+    runner::all(plan, pool::cores(), modelled, &mut take);
+    runner::all(plan, 1, measured, &mut take);
 }
 
 fn print(experiment: &Experiment, found: &Found) {
@@ -232,7 +261,9 @@ fn print(experiment: &Experiment, found: &Found) {
         "goal",
         "unit"
     );
-    for Row { id, unit, paper, paper_config, ours, goal, reproduced, goal_met, margin, note, .. } in &found.rows {
+    for (turn, row) in found.rows.iter().flat_map(Row::ways) {
+        let Row { id, unit, paper, paper_config, ours, goal, reproduced, goal_met, margin, note, .. } = row;
+        let id = if turn == NO_TURN_LOST { &format!("  {turn}") } else { id };
         say!(
             "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {:<11} {:<9} {}",
             cell(*paper),
@@ -252,13 +283,17 @@ fn print(experiment: &Experiment, found: &Found) {
     }
 }
 
-/// The lab's experiments, and one that is no simulation.
+/// The experiment that is no simulation.
+const MEASURED: &str = "cpu";
+
+/// The lab's experiments, and last the one that is no simulation.
 fn all_experiments() -> Vec<Experiment> {
     let cpu = Experiment {
-        name: "cpu",
+        name: MEASURED,
         question: "How much can one core append, checksums on?",
         setup: "Measured, not modelled: appends of 1 MiB, 16 outstanding, over 128 chunks, on a memory device that drops \
                 payload; the engine on one thread of this machine, as it was loaded at the time.",
+        runs: Runs::ONE,
         run: cpu,
     };
     experiments::all().into_iter().chain([cpu]).collect()
@@ -299,6 +334,7 @@ mod tests {
         std::fs::write(&drive, format!("{before}zones = 600\n{behind}")).unwrap();
         let how = How {
             seed: 1,
+            seeds: None,
             scale: Scale::Quick,
             drive: Some(drive.display().to_string()),
             traces: None,
@@ -309,6 +345,7 @@ mod tests {
             name: "later",
             question: "Is it asked, too?",
             setup: "",
+            runs: Runs::ONE,
             run: |_| {
                 let rows = vec![Row::new("asked", "times", Better::Higher).ours(1.0).judged()];
                 Ok(Found { rows, ..Found::default() })

@@ -16,7 +16,8 @@ use crate::report::row::{Row, Verdict};
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`. 3: `program`, `inputs`,
-/// `figures` and `remarks`; rows of request times; `bound`, `tried` and the verdict `consistent`. 4: `grids`.
+/// `figures` and `remarks`; rows of request times; `bound`, `tried` and the verdict `consistent`. 4: `grids`; `seeds` of the inputs, and of rows
+/// `worst` and `no_turn_lost`, with the verdict `depends`; values of rows are medians of the seeds.
 const SCHEMA: u32 = 4;
 
 /// A run, as programs read it.
@@ -87,11 +88,13 @@ pub fn write(folder: &Path, experiment: &Experiment, context: &Context, outcome:
 }
 
 fn csv(rows: &[Row]) -> String {
-    let mut out = "id,unit,paper,paper_config,ours,goal,reproduced,goal_met,margin,note\n".to_owned();
+    let mut out =
+        "id,unit,paper,paper_config,ours,goal,reproduced,goal_met,worst_paper_config,worst_ours,turn,margin,note\n"
+            .to_owned();
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    for row in rows {
+    for (turn, row) in rows.iter().flat_map(Row::ways) {
         out.push_str(&format!(
-            "\"{}\",{},{},{},{},{},{},{},\"{}\",\"{}\"\n",
+            "\"{}\",{},{},{},{},{},{},{},{},{},{turn},\"{}\",\"{}\"\n",
             row.id.replace('"', "\"\""),
             row.unit,
             number(row.paper),
@@ -100,6 +103,8 @@ fn csv(rows: &[Row]) -> String {
             number(row.goal),
             Verdict::word(row.reproduced).to_lowercase(),
             Verdict::word(row.goal_met).to_lowercase(),
+            number(row.worst.and_then(|worst| worst.paper_config)),
+            number(row.worst.and_then(|worst| worst.ours)),
             row.margin.replace('"', "\"\""),
             row.note.replace('"', "\"\""),
         ));
@@ -112,6 +117,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::experiment::Runs;
     use crate::report::figure::{Axis, Figure, Mark, Series};
     use crate::report::row::Better;
     use crate::rig::engine::Setup;
@@ -152,7 +158,7 @@ mod tests {
             Store::Engine(Setup::Ours).drive(context)?;
             Ok(Outcome::default())
         };
-        let experiment = Experiment { name: "x", question: "", setup: "", run };
+        let experiment = Experiment { name: "x", question: "", setup: "", runs: Runs::ONE, run };
         let mut run = || {
             let outcome = experiment.perform(&mut context).unwrap();
             serde_json::from_str::<serde_json::Value>(&json(&experiment, &context, &outcome)).unwrap()

@@ -4,6 +4,7 @@ mod draw;
 pub mod figure;
 pub mod files;
 pub mod grid;
+pub(crate) mod joined;
 pub mod number;
 pub mod page;
 mod picture;

@@ -11,7 +11,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
 use crate::report::files::VERSION;
 use crate::report::number::number;
-use crate::report::row::{Row, Verdict};
+use crate::report::row::{NO_TURN_LOST, Row, Verdict};
 use crate::targets::{self, Judged};
 
 const STYLE: &str = include_str!("page.css");
@@ -39,13 +39,14 @@ fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\
          <meta name=viewport content='width=device-width,initial-scale=1'><title>Shingle: lab report</title>\
          <style>{STYLE}</style></head><body><h1>Lab report</h1>\
-         <p class=run>Shingle {VERSION}, seed {}, scale {}{}</p>\
+         <p class=run>Shingle {VERSION}, {}, scale {}{}</p>\
          <p>The papers' experiments on modelled drives, in virtual time: the same seed gives the same figures on any \
          machine. Two questions are asked of a row. <b>Reproduced?</b> The paper's configuration comes to the paper's value, \
          within a tolerance; <i>consistent</i> says that an input which the paper does not give was tried. <b>Goal met?</b> Shingle as it is by default meets a goal of this project's. A row without an \
-         answer is only shown.</p>\
+         answer is only shown. Of several seeds the medians are shown, and the worst one is judged. Nobody knows whether a drive without a write cache loses a turn at each \
+         write in sequence: a row is of drives that do, one with <i>no turn lost</i> below it of drives that do not, and <i>depends</i> says that the answer is yes for one of them only.</p>\
          <p>{}</p><nav><h2>Contents</h2><ol>",
-        context.seed,
+        seeds(context, runs),
         context.scale,
         context.drive.as_ref().map_or_else(String::new, |drive| format!(", on the drive {}", escaped(&drive.name))),
         counts(all()),
@@ -66,6 +67,14 @@ fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
     uncovered(&mut out);
     out.push_str("</body></html>\n");
     Ok(out)
+}
+
+/// Seeds of all runs, in words.
+fn seeds(context: &Context, runs: &[Run]) -> String {
+    match runs.iter().flat_map(|(_, outcome)| outcome.inputs.seeds.iter().copied()).max() {
+        Some(last) if last > context.seed => format!("seeds {} to {last}", context.seed),
+        _ => format!("seed {}", context.seed),
+    }
 }
 
 /// Targets that no row judges yet.
@@ -125,8 +134,10 @@ fn table(out: &mut String, rows: &[Row]) {
     out.push_str(
         "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>reproduced?<th>goal met?<th>margin</tr></thead><tbody>",
     );
-    for row in rows {
-        let _ = write!(out, "<tr><td class=id>{}", escaped(&row.id));
+    for (turn, row) in rows.iter().flat_map(Row::ways) {
+        let other = turn == NO_TURN_LOST;
+        let id = if other { format!("{}, <i>{turn}</i>", escaped(&row.id)) } else { escaped(&row.id) };
+        let _ = write!(out, "<tr><td class=id>{id}");
         let cells = [
             ("paper", row.paper),
             ("paper's configuration", row.paper_config),
@@ -151,7 +162,7 @@ fn table(out: &mut String, rows: &[Row]) {
 }
 
 fn answer(verdict: Option<Verdict>) -> String {
-    let class = if verdict == Some(Verdict::No) { "no" } else { "yes" };
+    let class = if matches!(verdict, Some(Verdict::No | Verdict::Depends)) { "no" } else { "yes" };
     match Verdict::word(verdict) {
         "" => String::new(),
         word => format!("<b class={class}>{}</b>", word.to_lowercase()),
@@ -163,9 +174,11 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     let of = |what: &str, ask: fn(&Row) -> Option<Verdict>| {
         let asked = rows.clone().filter_map(ask).count();
         let yes = rows.clone().filter_map(ask).filter(|verdict| *verdict == Verdict::Yes).count();
-        let consistent = rows.clone().filter_map(ask).filter(|verdict| *verdict == Verdict::Consistent).count();
+        let count = |asked: Verdict| rows.clone().filter_map(ask).filter(|verdict| *verdict == asked).count();
+        let (consistent, depends) = (count(Verdict::Consistent), count(Verdict::Depends));
         let class = if yes + consistent == asked { "yes" } else { "no" };
-        let more = if consistent > 0 { format!(" and {consistent} consistent") } else { String::new() };
+        let some = |number: usize, what: &str| if number > 0 { format!(" and {number} {what}") } else { String::new() };
+        let more = some(consistent, "consistent") + &some(depends, "by the lost turn");
         (asked > 0).then(|| format!("{what} <b class={class}>{yes}{more} of {asked}</b>"))
     };
     let both = [of("reproduced", |row| row.reproduced), of("goals met", |row| row.goal_met)];

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Name of the row of drives that lose no turn, beside that of those that do.
+pub const NO_TURN_LOST: &str = "no turn lost";
+
 /// Direction of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -22,6 +25,8 @@ pub enum Verdict {
     No,
     /// The paper's value lies between those that come of inputs which the paper does not give.
     Consistent,
+    /// Yes or no, by whether a drive without a write cache loses a turn at each write in sequence.
+    Depends,
 }
 
 /// Side of a paper's value that its words leave open.
@@ -45,9 +50,21 @@ impl Verdict {
             Some(Self::Yes) => "yes",
             Some(Self::No) => "NO",
             Some(Self::Consistent) => "consistent",
+            Some(Self::Depends) => "depends",
             None => "",
         }
     }
+}
+
+/// The worst values of several seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Worst {
+    /// Number of seeds.
+    pub seeds: usize,
+    /// The paper's configuration, where it is farthest from the paper; or, without a value of the paper, worst.
+    pub paper_config: Option<f64>,
+    /// The project's own, where it is farthest on the wrong side of its goal.
+    pub ours: Option<f64>,
 }
 
 /// One figure of an experiment.
@@ -81,6 +98,13 @@ pub struct Row {
     pub margin: String,
     /// The known reason for a difference, or another remark.
     pub note: String,
+    /// Of several seeds its values are medians, and the worst ones are judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Worst>,
+    /// The same where drives without a write cache lose no turn at a write in sequence, if that makes a difference; this row is then of
+    /// those that lose one, and its verdicts are of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_turn_lost: Option<Box<Row>>,
 }
 
 impl Row {
@@ -101,6 +125,8 @@ impl Row {
             goal_met: None,
             margin: String::new(),
             note: String::new(),
+            worst: None,
+            no_turn_lost: None,
         }
     }
 
@@ -165,34 +191,49 @@ impl Row {
     /// Decides the verdicts from the figures. A row without a goal or tolerance is only shown.
     #[must_use]
     pub fn judged(self) -> Self {
-        let mut margins = Vec::new();
-        let (mut reproduced, mut goal_met) = (None, None);
-        if let (Some(paper), Some([least, most]), Some(tolerance)) = (self.paper, self.tried, self.tolerance) {
+        let (paper, goal) = (self.against_paper(), self.against_goal());
+        let verdict = |found: &Option<(Verdict, String)>| found.as_ref().map(|found| found.0);
+        let (reproduced, goal_met) = (verdict(&paper), verdict(&goal));
+        let words: Vec<String> = [paper, goal].into_iter().flatten().map(|found| found.1).collect();
+        Self { reproduced, goal_met, margin: words.join("; "), ..self }
+    }
+
+    /// Reproduced? And the distance from the paper, in words.
+    pub(super) fn against_paper(&self) -> Option<(Verdict, String)> {
+        let paper = self.paper?;
+        if let (Some([least, most]), Some(tolerance)) = (self.tried, self.tolerance) {
             let within = least * (1.0 - tolerance) <= paper && paper <= most * (1.0 + tolerance);
-            reproduced = Some(if within { Verdict::Consistent } else { Verdict::No });
             let range = if least < most { format!("{least:.1} to {most:.1}") } else { format!("{least:.1}") };
-            margins.push(format!("paper's configuration {range}, by inputs that the paper does not give"));
-        } else if let (Some(paper), Some(found), Some(tolerance)) = (self.paper, self.paper_config, self.tolerance) {
+            let words = format!("paper's configuration {range}, by inputs that the paper does not give");
+            return Some((if within { Verdict::Consistent } else { Verdict::No }, words));
+        }
+        let found = self.paper_config?;
+        if let Some(tolerance) = self.tolerance {
             let off = (found - paper) / paper;
-            reproduced = Some(Verdict::of(off.abs() <= tolerance));
-            margins.push(format!("paper's configuration {:+.1} % from the paper", off * 100.0));
-        } else if let (Some(paper), Some(found), Some(bound)) = (self.paper, self.paper_config, self.bound) {
-            let (holds, words) = match bound {
-                Bound::AtLeast => (found >= paper, "at least"),
-                Bound::AtMost => (found <= paper, "at most"),
-            };
-            reproduced = Some(Verdict::of(holds));
-            margins.push(format!("the paper: {words} that"));
+            let words = format!("paper's configuration {:+.1} % from the paper", off * 100.0);
+            return Some((Verdict::of(off.abs() <= tolerance), words));
         }
-        if let (Some(goal), Some(ours)) = (self.goal, self.ours) {
-            let met = match self.better {
-                Better::Higher => ours >= goal,
-                Better::Lower => ours <= goal,
-            };
-            goal_met = Some(Verdict::of(met));
-            margins.push(margin(self.better, goal, ours, met));
-        }
-        Self { reproduced, goal_met, margin: margins.join("; "), ..self }
+        let (holds, words) = match self.bound? {
+            Bound::AtLeast => (found >= paper, "at least"),
+            Bound::AtMost => (found <= paper, "at most"),
+        };
+        Some((Verdict::of(holds), format!("the paper: {words} that")))
+    }
+
+    /// Goal met? And the distance from it, in words.
+    pub(super) fn against_goal(&self) -> Option<(Verdict, String)> {
+        let (goal, ours) = (self.goal?, self.ours?);
+        let met = match self.better {
+            Better::Higher => ours >= goal,
+            Better::Lower => ours <= goal,
+        };
+        Some((Verdict::of(met), margin(self.better, goal, ours, met)))
+    }
+
+    /// It, and the row of drives that lose no turn if that is another one; each with a word for which it is.
+    pub fn ways(&self) -> impl Iterator<Item = (&'static str, &Self)> {
+        let lost = if self.no_turn_lost.is_some() { "turns lost" } else { "" };
+        [(lost, self)].into_iter().chain(self.no_turn_lost.as_deref().map(|row| (NO_TURN_LOST, row)))
     }
 
     /// True if it has a verdict.

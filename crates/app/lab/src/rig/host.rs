@@ -26,17 +26,17 @@ pub struct Host {
 
 impl Host {
     /// Linux 4.19, which SMRstore's servers ran (Table 2): direct I/O is cut at 256 pages.
-    pub fn linux_4_19() -> Self {
+    pub const fn linux_4_19() -> Self {
         Self { name: "Linux 4.19", command_max: Blocks(256), zone_lock: true, queue_max: None }
     }
 
     /// Linux since 6.10, with `max_sectors_kb` raised to 8 MiB (SATA drives take up to 32 MiB in a command).
-    pub fn linux_6_10() -> Self {
+    pub const fn linux_6_10() -> Self {
         Self { name: "Linux 6.10", command_max: Blocks(2048), zone_lock: true, queue_max: None }
     }
 
     /// The same with `queue_depth` set to 1: the drive orders nothing.
-    pub fn one_at_a_time() -> Self {
+    pub const fn one_at_a_time() -> Self {
         Self { name: "Linux 6.10, queue depth 1", queue_max: Some(1), ..Self::linux_6_10() }
     }
 

@@ -125,7 +125,7 @@ impl Io {
 pub type Ios = Box<dyn Iterator<Item = Result<Io, LabError>>>;
 
 /// A source of I/Os that can be read again and again, always the same ones for a seed.
-pub trait Source {
+pub trait Source: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
 

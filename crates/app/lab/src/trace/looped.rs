@@ -1,19 +1,19 @@
 //! A trace several times over: most are short beside what a drive can hold.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::io::{Ios, Source};
 use crate::error::LabError;
 
 /// A source's I/Os, so many times over, each time from where the time before ended.
 pub struct Looped {
-    source: Rc<dyn Source>,
+    source: Arc<dyn Source>,
     times: u32,
 }
 
 impl Looped {
     /// Those of `source`, `times` times.
-    pub fn new(source: Rc<dyn Source>, times: u32) -> Self {
+    pub fn new(source: Arc<dyn Source>, times: u32) -> Self {
         Self { source, times }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
             gap: 1000,
         };
         let once: Vec<_> = source.open(7).unwrap().map(Result::unwrap).collect();
-        let thrice: Vec<_> = Looped::new(Rc::new(source), 3).open(7).unwrap().map(Result::unwrap).collect();
+        let thrice: Vec<_> = Looped::new(Arc::new(source), 3).open(7).unwrap().map(Result::unwrap).collect();
         assert_eq!((thrice.len(), &thrice[..3]), (9, &once[..]));
         let end = once[2].at;
         for (number, io) in thrice.iter().enumerate() {

@@ -3,6 +3,7 @@
 //! report: a row that misses its goal by a little says so there, and is no reason to stop a change.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use shingle_lab::context::{BlockTrace, Context, Scale};
 use shingle_lab::experiment::Outcome;
@@ -11,6 +12,8 @@ use shingle_lab::load::generate::{Generated, Order};
 use shingle_lab::load::replay::Pace;
 use shingle_lab::report::row::{Row, Verdict};
 use shingle_lab::rig::host::Host;
+use shingle_lab::runs::join::join;
+use shingle_lab::runs::plan::Plan;
 use shingle_lab::targets;
 
 fn context() -> Context {
@@ -19,7 +22,8 @@ fn context() -> Context {
 
 fn run(name: &str, context: &mut Context) -> Outcome {
     let experiment = experiments::named(name).unwrap();
-    let outcome = (experiment.run)(context).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let outcome = experiment.perform(context).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(outcome.may_lose_turns(), experiment.runs.turns, "{name} has drives without a write cache, or not");
     let unjudged = targets::unjudged(name, context.scale, &outcome.rows);
     assert!(unjudged.is_empty(), "{name} leaves targets without a judged row:\n{}", unjudged.join("\n"));
     outcome
@@ -68,15 +72,20 @@ fn no_experiment_is_left_out() {
 
 #[test]
 fn modelled_drives_are_as_fast_as_the_real_ones() {
-    let found = run("calibrate", &mut context());
-    // Those that are held out say what the fit is worth, and need not agree.
-    let (held_out, fitted): (Vec<&Row>, Vec<&Row>) =
-        found.rows.iter().partition(|row| row.id.starts_with("held out: "));
-    assert!(held_out.len() == 6 && held_out.iter().all(|row| row.reproduced.is_some()));
-    for row in &fitted {
-        assert_eq!(row.reproduced, Some(Verdict::Yes), "{}: {}", row.id, row.note);
+    let plan = Plan::new(1, 1, Scale::Quick);
+    let experiment = experiments::named("calibrate").unwrap();
+    let runs = plan.variations(experiment.runs).into_iter();
+    let found =
+        join(runs.map(|run| (run, experiment.perform(&mut plan.context(run, Rc::new(|_, _| {}))).unwrap())).collect());
+    for row in &found.rows {
+        // A shingled drive whose cache is off gets one write at a time from the kernel, and all turns on whether it loses one at each.
+        let depends =
+            row.id.contains("sequential write, QD 32") && (row.id.starts_with("st20") || row.id.starts_with("hsh"));
+        let expected = if depends { Verdict::Depends } else { Verdict::Yes };
+        assert_eq!(row.reproduced, Some(expected), "{}: {} {}", row.id, row.margin, row.note);
     }
-    assert!(fitted.len() >= 15, "only {} figures are published", fitted.len());
+    let held_out = found.rows.iter().filter(|row| row.id.starts_with("held out: ")).count();
+    assert!(held_out == 2 && found.rows.len() >= 17, "{held_out} of {} figures are held out", found.rows.len());
 }
 
 #[test]
@@ -144,7 +153,7 @@ fn a_trace_on_drives_of_every_kind() {
         gap: 1_000_000,
     };
     let replay = |size: u64, pace: Option<Pace>| {
-        let trace = BlockTrace { source: Rc::new(load(size)), pace };
+        let trace = BlockTrace { source: Arc::new(load(size)), pace };
         let experiment = experiments::named("block-replay").unwrap();
         experiment.perform(&mut context().with_block_trace(Some(trace)))
     };

@@ -1,6 +1,6 @@
 //! Loads of the experiment: generated ones, or a trace of the user's.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::context::Context;
 use crate::load::generate::{Generated, Order};
@@ -13,7 +13,7 @@ pub(super) struct Load {
     pub(super) name: String,
     /// Its subject, in words.
     pub(super) title: String,
-    pub(super) source: Rc<dyn Source>,
+    pub(super) source: Arc<dyn Source>,
     pub(super) pace: Pace,
     /// The drives' volatile caches are on.
     pub(super) write_cache: bool,
@@ -49,7 +49,7 @@ pub(super) fn all(context: &Context) -> Vec<Load> {
     let generated = |name: &str, title: &str, pace, write_cache, load: Generated| Load {
         name: name.to_owned(),
         title: format!("{title}, {}", words(pace)),
-        source: Rc::new(Generated { name: name.to_owned(), ..load }),
+        source: Arc::new(Generated { name: name.to_owned(), ..load }),
         pace,
         write_cache,
     };

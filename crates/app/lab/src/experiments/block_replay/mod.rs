@@ -10,7 +10,7 @@ use shingle_sim::Sim;
 
 use crate::context::{Context, Scale};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::replay::{self, Replayed};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::grid::{Grid, Measure};
@@ -31,6 +31,7 @@ pub(crate) fn experiment() -> Experiment {
                 (8 MiB), and 6.10 with one command at a time. Seeds draw the load, and each drive's deviations from nominal times. A \
                 trace of one's own: `--trace FILE --format FORMAT --pace PACE`. No request should wait for more than a second, which \
                 is FSTL's line for a translation layer. Times count from when a request was due.",
+        runs: Runs::ONE,
         run,
     }
 }

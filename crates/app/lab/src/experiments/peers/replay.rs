@@ -6,7 +6,7 @@ use shingle_sim::Sim;
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::script::{Script, Streams};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -28,6 +28,7 @@ pub(crate) fn experiment() -> Experiment {
                 (on the zoned device alone); all of them once more `never waiting`: with at least as many under way as the \
                 load has lanes. And ours as it is now runs the same steps on the same drive in a closed loop, each lane's \
                 next when its last is acknowledged. `make peers` records anew; `--traces DIR` plays what it recorded.",
+        runs: Runs::TURNS,
         run,
     }
 }

@@ -9,7 +9,7 @@ use shingle_skylight::{Findings, Host, Modelled, Session, Step, Unwatched, emit,
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::report::row::{Better, Row};
 use crate::skylight::figures;
 use score::Scores;
@@ -21,6 +21,7 @@ pub(crate) fn experiment() -> Experiment {
         setup: "The 5 TB and 8 TB drives of the dissertation; and drives drawn at random over all parameters of the model, \
                 conventional ones and SSDs among them, each with jitter of its own. A survey knows nothing of a drive but its \
                 times. Closed loop: the profile that it emits, under the loads of Figures 2.4 and 2.15, beside the drive.",
+        runs: Runs::ONE,
         run,
     }
 }

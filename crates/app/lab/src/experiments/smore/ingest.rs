@@ -5,7 +5,7 @@ use shingle_sim::Sim;
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::objects::{Objects, Sizes};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -22,6 +22,7 @@ pub(crate) fn experiment() -> Experiment {
                 writer has a turn of 12. The project's own has a buffer on two modelled SSDs (100 us and 1 ms for each MB of a \
                 write) where objects are small: in place of the paper's memory that survives power cuts, which its own \
                 configuration is without. By drives: one zone in 240 (960 in a quick run, 120 in a full one).",
+        runs: Runs::SEEDS,
         run,
     }
 }

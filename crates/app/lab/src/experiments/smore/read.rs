@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::ingest::{SIZES, SMALL, note, ours, paper};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::objects::{Objects, Sizes};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -25,6 +25,7 @@ pub(crate) fn experiment() -> Experiment {
                 limit counts the five data drives of a RAID-4; here parity goes round, and all six can be read. The paper \
                 does not say how many segments of an object its readers ask for at a time: as many as a writer's turn \
                 are assumed for both. Every row is of readers alone: nobody writes.",
+        runs: Runs::SEEDS,
         run,
     }
 }

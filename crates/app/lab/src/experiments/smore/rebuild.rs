@@ -13,7 +13,7 @@ use super::ingest::{note, ours};
 use super::read::filled;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::objects::Sizes;
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -28,6 +28,7 @@ pub(crate) fn experiment() -> Experiment {
                 written to: the slowest drive. Then nine drives at 60 % and none in its place: free zones of all others take \
                 what it held. Nobody else reads or writes. Bandwidth is one drive's, end to end over the zones that were written \
                 on the new one, which are not its fastest; without one, over as many of the fastest.",
+        runs: Runs::SEEDS,
         run,
     }
 }

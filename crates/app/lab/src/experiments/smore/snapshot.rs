@@ -10,7 +10,7 @@ use super::ingest::{SIZES, SMALL, note, ours};
 use super::read::{FULL, filled};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::fit::Line;
 use crate::load::objects::Sizes;
 use crate::load::times::Summary;
@@ -28,6 +28,7 @@ pub(crate) fn experiment() -> Experiment {
                 object every 50 ms, for 60 s without a snapshot and again during some, one after the other: what waits longer \
                 waits for drives that write the snapshot. For the index itself nobody waits: a snapshot is a read view of \
                 it. The processor's work takes no time here, which `shingle bench` measures.",
+        runs: Runs::SEEDS,
         run,
     }
 }

@@ -7,7 +7,7 @@ use super::ingest::{SIZES, SMALL, note, ours, paper};
 use super::read::{WRITERS, filled};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::objects::Sizes;
 use crate::load::theory::greedy;
 use crate::report::figure::{Axis, Figure, Mark, Series};
@@ -27,6 +27,7 @@ pub(crate) fn experiment() -> Experiment {
                 digests, snapshots and superblocks too; what is called without parity is five sixths of it. Writers say how \
                 long an object will be, as clients of S3 do; one row is of those that do not. Drives take no time here: it \
                 would change nothing.",
+        runs: Runs::SEEDS,
         run,
     }
 }

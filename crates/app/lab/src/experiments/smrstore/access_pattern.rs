@@ -11,7 +11,7 @@ use shingle_sim::{CommandKind, Sim};
 use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::micro::{self, Micro};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -23,6 +23,7 @@ pub(crate) fn experiment() -> Experiment {
         name: "access-pattern",
         question: "Which zones does each store write to within a few seconds?",
         setup: "The load of micro-write with 512 KiB appends; every write command of some seconds, by its zone.",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }

@@ -9,7 +9,7 @@ use shingle_zoned::MemoryDevice;
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::mix::{self, Mix};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -25,6 +25,7 @@ pub(crate) fn experiment() -> Experiment {
                 two neighbours are equal; all chunks are sealed then. Bytes are counted from the capacities of the index's \
                 structures. A chunk's bytes are all but those of its records: its entry in the table, its place in the \
                 order of ids, its groups, its mention in the zone table.",
+        runs: Runs::TURNS,
         run,
     }
 }

@@ -10,7 +10,7 @@ use crate::baseline::ext4::Ext4Options;
 use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::micro::{self, Micro, MicroResult};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -25,6 +25,7 @@ pub(crate) fn experiment() -> Experiment {
         setup: "512 chunks of 252 MiB (64 in a quick run), written sixteen at a time in 1 MiB appends, on the outermost zones of each drive; \
                 then four fio jobs, four requests outstanding each, that read anywhere in them. Both drives at their own \
                 speeds: at queue depth 1 they differ by 121 to 113 reads a second (Table 2).",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }

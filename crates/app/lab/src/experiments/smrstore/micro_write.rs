@@ -5,7 +5,7 @@ use crate::baseline::ext4::Ext4Options;
 use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::micro::{MicroResult, Order};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -23,6 +23,7 @@ pub(crate) fn experiment() -> Experiment {
                 configurations behind both kernels, with files in turn and at random. \
                 The chunkservers on ext4 and F2FS (docs/lab/baseline-ext4.md, docs/lab/baseline-f2fs.md) run on Linux 4.19 \
                 and sync every append.",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }
@@ -95,8 +96,8 @@ const EXT4: &str =
     "synced appends, any number of submitters; docs/lab/baseline-ext4.md has the variants, 53 to 153 MB/s";
 
 /// Reason for the figures of one zone for all.
-const ONE_ZONE: &str = "one write is outstanding in a sequential zone, and with the write cache off the next one misses a \
-                        turn of the platter: 84 MB/s is all that commands of 1 MiB can reach";
+const ONE_ZONE: &str = "one write is outstanding in a sequential zone: if the next one misses a turn of the platter, 84 MB/s is \
+                        all that commands of 1 MiB can reach; if none does, this store is as fast as the drive at any size";
 const F2FS: &str = "its data goes to conventional zones first, as Figure 5 shows for the paper's (zone 233 of 800), where \
                     many writes are outstanding; past these its curve is drawn beside it";
 

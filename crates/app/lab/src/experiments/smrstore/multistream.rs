@@ -1,6 +1,6 @@
 //! The object service's streams, deletion and GC. (SMRstore, Figures 6, 7 and 17.)
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shingle_sim::Sim;
@@ -9,7 +9,7 @@ use crate::baseline::ext4::Ext4Options;
 use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::multistream::{self, MultiStream, MultiStreamResult, Sample};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -27,6 +27,7 @@ pub(crate) fn experiment() -> Experiment {
                 of that time, when what was free at first is used up. At smaller scale every n-th zone is there \
                 and time is shorter in proportion, so that as many chunks of each zone are written and deleted; but the \
                 55 zones that are open then weigh more than they should.",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }
@@ -61,12 +62,9 @@ pub(crate) fn f2fs(context: &Context) -> Store {
 }
 
 /// Runs one case, unless it was run before. `name` is shown meanwhile.
-pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<MultiStreamResult>, LabError> {
-    let key = format!("{case:?}");
+pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Arc<MultiStreamResult>, LabError> {
+    let key = format!("{case:?}, seed {}, {:?}", context.seed, context.change);
     let whole = case.store.drive(context)?;
-    if let Some(known) = context.runs.borrow().get(&key) {
-        return Ok(known.clone());
-    }
     let every = every(context);
     let drive = whole.every(every).first_zones(ZONES / every);
     let load = MultiStream {
@@ -76,13 +74,12 @@ pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Rc<Mu
         sample: Duration::from_secs(600) / every,
     };
     let (progress, name) = (context.progress.clone(), format!("{name}, {:.0} % full", case.full * 100.0));
-    let found = Sim::new(context.seed).run(move |rt| async move {
-        let (target, _device) = case.store.format(&rt, &drive).await?;
-        multistream::run(&rt, target, load, |share| progress(&name, Some(share))).await
-    })?;
-    let found = Rc::new(found);
-    context.runs.borrow_mut().insert(key, found.clone());
-    Ok(found)
+    context.known.or_make(key, || {
+        Sim::new(context.seed).run(move |rt| async move {
+            let (target, _device) = case.store.format(&rt, &drive).await?;
+            multistream::run(&rt, target, load, |share| progress(&name, Some(share))).await
+        })
+    })
 }
 
 /// Loss up to which a throughput counts as steady, in percent.

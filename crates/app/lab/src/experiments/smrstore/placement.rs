@@ -1,12 +1,12 @@
 //! Value of each of the three placement strategies. (SMRstore, Figure 19.)
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use shingle_chunk_store::{Allocation, Placement};
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::experiments::smrstore::multistream::{Case, measure};
 use crate::load::multistream::{MultiStreamResult, data_bytes};
 use crate::report::figure::{Axis, Figure, Mark, Series};
@@ -20,6 +20,7 @@ pub(crate) fn experiment() -> Experiment {
         question: "What is each placement strategy worth, once the drive is 80 % full and chunks are deleted at random?",
         setup: "The multi-stream load. None: streams mixed, chunks of 64 MiB, a zone drawn at random of 55 open ones. S2 \
                 lets chunks of data and GC grow to a zone. The rest is the paper's configuration.",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }
@@ -46,7 +47,7 @@ pub(crate) fn combination(
     context: &Context,
     name: &str,
     placement: Placement,
-) -> Result<Rc<MultiStreamResult>, LabError> {
+) -> Result<Arc<MultiStreamResult>, LabError> {
     let all = placement == COMBINATIONS[4].1;
     let setup = if all { Setup::Paper } else { Setup::Strategies(placement) };
     let chunk_max = if placement.zone_sized_chunks { u64::MAX } else { data_bytes(SMALL_CHUNK_MIB) };

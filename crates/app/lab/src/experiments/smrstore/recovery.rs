@@ -12,7 +12,7 @@ use shingle_zoned::{MemoryDevice, ZonedDevice};
 
 use crate::context::{Context, Scale};
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
 use crate::rig::drives::LabDrive;
@@ -29,6 +29,7 @@ pub(crate) fn experiment() -> Experiment {
                 paper's configuration makes no marks, has one read outstanding, and scans every zone that was open at the \
                 checkpoint, or since, from its head (section 5.6). The paper does not give the period of its checkpoints: \
                 five minutes are assumed; of Shingle's its own default, ten.",
+        runs: Runs::TURNS,
         run,
     }
 }

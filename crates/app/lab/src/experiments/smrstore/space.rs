@@ -9,7 +9,7 @@ use shingle_sim::{Sim, SimDevice};
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::experiments::smrstore::micro_write::SIZES;
 use crate::load::mix::{self, Mix};
 use crate::report::figure::{Axis, Figure, Mark, Series};
@@ -25,6 +25,7 @@ pub(crate) fn experiment() -> Experiment {
                 time, so that those which wait become one record of up to 1 MiB. What live data takes in the zones over \
                 bytes appended, once every chunk is sealed: small appends have then moved from where they landed. Also \
                 one drive's share of Table 3.",
+        runs: Runs::TURNS,
         run,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::experiments::smrstore::multistream::{Case, measure};
 use crate::experiments::smrstore::placement::{COMBINATIONS, combination};
 use crate::load::multistream::MultiStreamResult;
@@ -16,6 +16,7 @@ pub(crate) fn experiment() -> Experiment {
         name: "zone-utilisation",
         question: "Are zones wholly alive or wholly dead, so that GC has nothing to move?",
         setup: "Every closed zone, garbage included, at the end of the multi-stream load's deletion at 80 %.",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }

@@ -18,7 +18,7 @@ use self::waits::{Calls, SLOWER, WARM_UP, come, percentile};
 use super::read::filled;
 use crate::context::Context;
 use crate::error::LabError;
-use crate::experiment::{Experiment, Outcome};
+use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::objects::{Sizes, name};
 use crate::load::times::Summary;
 use crate::report::row::{Better, Row};
@@ -35,6 +35,7 @@ pub(crate) fn experiment() -> Experiment {
                 in the same way, to fresh arrays of twelve and of 24 drives, and to an object store on four drives. Last, the \
                 stores of one server, an object store on four drives and two arrays of twelve, which share a thread and the \
                 budget of memory: GETs and PUTs of all three at a tenth of what the drives could do, counted from the start.",
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }

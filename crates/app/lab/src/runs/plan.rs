@@ -1,0 +1,86 @@
+//! A plan: inputs of a report, and the runs that each experiment's verdicts are of.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use shingle_drive_model::Profile;
+
+use crate::change::Change;
+use crate::context::{BlockTrace, Context, Scale, Told};
+use crate::experiment::Runs;
+use crate::inputs::Program;
+use crate::known::Known;
+
+/// Inputs of runs. Unlike a [`Context`], threads can share it.
+#[derive(Clone)]
+pub struct Plan {
+    /// The first seed.
+    pub seed: u64,
+    /// Seeds of an experiment whose load is drawn.
+    pub seeds: u64,
+    /// Size of the runs.
+    pub scale: Scale,
+    /// A drive of the user's own.
+    pub drive: Option<Profile>,
+    /// A folder with recordings of the user's own.
+    pub traces: Option<PathBuf>,
+    /// A block trace of the user's own.
+    pub block_trace: Option<BlockTrace>,
+    /// The program that makes the runs.
+    pub program: Program,
+    known: Arc<Known>,
+}
+
+/// Seed and drives of one run of several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Variation {
+    /// Its seed.
+    pub seed: u64,
+    /// Its drives.
+    pub change: Change,
+}
+
+impl Plan {
+    /// A plan for the papers' drives.
+    pub fn new(seed: u64, seeds: u64, scale: Scale) -> Self {
+        let (program, known) = (Program::default(), Arc::default());
+        Self { seed, seeds, scale, drive: None, traces: None, block_trace: None, program, known }
+    }
+
+    /// Runs of an experiment, in a fixed order.
+    pub fn variations(&self, runs: Runs) -> Vec<Variation> {
+        let seeds = if runs.seeds { self.seeds.max(1) } else { 1 };
+        let ways: &[bool] = if runs.turns { &[false, true] } else { &[false] };
+        let of_seed = |seed: u64| {
+            let change = |&streams_writes| Change { streams_writes, moved: None };
+            ways.iter().map(move |way| Variation { seed, change: change(way) })
+        };
+        (0..seeds).flat_map(|more| of_seed(self.seed.wrapping_add(more))).collect()
+    }
+
+    /// The context of one run.
+    pub fn context(&self, variation: Variation, progress: Told) -> Context {
+        let mut context = Context::new(variation.seed, self.scale, progress).made_by(self.program.clone());
+        context.change = variation.change;
+        context.known = self.known.clone();
+        context.on_drive(self.drive.clone()).with_traces(self.traces.clone()).with_block_trace(self.block_trace.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_runs_for_each_seed_and_both_hypotheses_if_they_count() {
+        let plan = Plan::new(7, 3, Scale::Quick);
+        let of = |runs: Runs| {
+            let variations = plan.variations(runs);
+            variations.iter().map(|run| (run.seed, run.change.streams_writes)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Runs::ONE), [(7, false)]);
+        assert_eq!(of(Runs::TURNS), [(7, false), (7, true)]);
+        assert_eq!(of(Runs::SEEDS), [(7, false), (8, false), (9, false)]);
+        assert_eq!(of(Runs::SEEDS_AND_TURNS).len(), 6);
+    }
+}
