@@ -289,4 +289,13 @@ impl Rig {
     pub fn capacity(&self) -> Result<u64, LabError> {
         Ok(self.store.stats().map_err(lab_error)?.capacity)
     }
+
+    /// Share of its sets that hold data and can be cleaned.
+    ///
+    /// # Errors
+    /// The array is closed.
+    pub fn holding(&self) -> Result<f64, LabError> {
+        let [empty, available, open, closed, indexed, index] = self.store.stats().map_err(lab_error)?.sets;
+        Ok((closed + indexed) as f64 / (empty + available + open + closed + indexed + index) as f64)
+    }
 }

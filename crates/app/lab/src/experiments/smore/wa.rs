@@ -53,6 +53,26 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let sizes: &[u64] = context.scale.pick(&[], &SIZES, &SIZES);
     let sizes: Vec<Sizes> = sizes.iter().copied().map(Sizes::Equal).collect();
     let full: &[f64] = context.scale.pick(&[0.7, 0.8], &FULL, &FULL);
+    if let Ok(one) = std::env::var("WA_ONE") {
+        let v: Vec<f64> = one.split(',').map(|x| x.parse().unwrap()).collect();
+        let sz = Sizes::Equal(v[0] as u64 * 1_000_000);
+        let array = LabArray::new(context, v[2] as u32)?;
+        let f = churned(
+            &array,
+            Case { options: ours(), sizes: sz, full: v[1], churn: (v[3], v[4]), told: true },
+            context.seed,
+        )?;
+        let o = (u64::from(DATA) * SET_ZONE) as f64 / (v[0] * 1e6);
+        println!(
+            "{one}: wa {:.3} holding {:.4} theory {:.3} at holding {:.3} sets {}",
+            f.amplification * DATA_SHARE,
+            f.holding,
+            greedy(v[1], o),
+            greedy(v[1] / f.holding, o),
+            array.sets()
+        );
+        return Ok(Outcome::default());
+    }
     let mut rows = Vec::new();
     let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let (mut mixes, mut papers) = (Vec::new(), Vec::new());
@@ -65,21 +85,21 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             done += 1;
             let (every, churn) = scale(context.scale, sizes);
             let array = LabArray::new(context, every)?;
-            write_amplification(&array, Case { options, sizes, full, churn, told }, context.seed)
+            churned(&array, Case { options, sizes, full, churn, told }, context.seed)
         };
         let mut curve = Vec::new();
         for &sizes in &sizes {
             let found = measure(ours(), sizes, true)?;
             let Sizes::Equal(size) = sizes else { continue };
-            curve.push(((size >> 20) as f64, found));
-            rows.push(beside_theory(row(sizes, full).ours(found * DATA_SHARE), size, full, found));
+            curve.push(((size >> 20) as f64, found.amplification));
+            rows.push(beside_theory(row(sizes, full).ours(found.amplification * DATA_SHARE), size, full, found));
         }
         curves.push((format!("Shingle, {:.0} % full", full * 100.0), curve));
-        let ours = measure(ours(), Sizes::Mix, true)?;
+        let ours = measure(ours(), Sizes::Mix, true)?.amplification;
         mixes.push((MIX_AT, ours));
         let mut row = row(Sizes::Mix, full).ours(ours * DATA_SHARE);
         if context.scale != Scale::Quick {
-            let paper = measure(paper(), Sizes::Mix, true)?;
+            let paper = measure(paper(), Sizes::Mix, true)?.amplification;
             papers.push((MIX_AT, paper));
             row = row.paper_config(paper * DATA_SHARE);
         }
@@ -93,7 +113,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             _ => row.note(parity_note(ours)).judged(),
         });
         if full == 0.8 && context.scale != Scale::Quick {
-            let found = measure(super::ingest::ours(), Sizes::Mix, false)?;
+            let found = measure(super::ingest::ours(), Sizes::Mix, false)?.amplification;
             let id = "write amplification without parity, mixed sizes, lengths not told, 80 % full";
             rows.push(Row::new(id, "x", Better::Lower).ours(found * DATA_SHARE).note(parity_note(found)).judged());
         }
@@ -128,19 +148,22 @@ fn row(sizes: Sizes, full: f64) -> Row {
 /// Largest factor over greedy cleaning in theory.
 const OVER_THEORY: f64 = 1.1;
 
-/// A row judged by greedy cleaning's theory at the same spare. The theory is of objects that lie in one set: none is given where
-/// a set holds less than four.
-fn beside_theory(row: Row, size: u64, full: f64, found: f64) -> Row {
+/// A row judged by greedy cleaning's theory at the same spare. The theory has all units hold data but the one that is written;
+/// here some sets are open or kept empty, as many as in the whole array, of which they are next to nothing. So the spare is that of the sets
+/// that hold data. The theory is of objects that lie in one set: none is given where a set holds less than four.
+fn beside_theory(row: Row, size: u64, full: f64, found: Found) -> Row {
+    let parity = parity_note(found.amplification);
     let objects = (u64::from(DATA) * SET_ZONE / size) as f64;
     if objects < 4.0 {
-        return row.note(format!("{}; objects lie in several sets: no theory", parity_note(found))).judged();
+        return row.note(format!("{parity}; objects lie in several sets: no theory")).judged();
     }
-    let theory = greedy(full, objects);
+    let theory = greedy(full / found.holding, objects);
     row.goal(OVER_THEORY * theory)
         .note(format!(
-            "{:.2} times greedy cleaning in theory, {theory:.2}; {}",
-            found * DATA_SHARE / theory,
-            parity_note(found)
+            "{:.2} times greedy cleaning in theory, {theory:.2}, at the spare of the {:.1} % of sets that hold data ({:.2} at that of all); {parity}",
+            found.amplification * DATA_SHARE / theory,
+            found.holding * 100.0,
+            greedy(full, objects),
         ))
         .judged()
 }
@@ -171,8 +194,19 @@ fn figure(curves: Vec<(String, Vec<(f64, f64)>)>, mixes: Vec<(f64, f64)>, papers
     }
 }
 
-/// Bytes written to all drives for each byte that clients wrote.
-fn write_amplification(array: &LabArray, case: Case, seed: u64) -> Result<f64, LabError> {
+/// Result of one run.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Bytes written to all drives for each byte that clients wrote.
+    amplification: f64,
+    /// Share of the sets that hold data and can be cleaned, on average.
+    holding: f64,
+}
+
+/// Looks at the sets while it is measured.
+const SAMPLES: u32 = 10;
+
+fn churned(array: &LabArray, case: Case, seed: u64) -> Result<Found, LabError> {
     let array = array.clone();
     Sim::new(seed).run(move |rt| async move {
         let (rig, load) = filled(&rt, &array, case.options, case.sizes, case.full, seed).await?;
@@ -183,7 +217,12 @@ fn write_amplification(array: &LabArray, case: Case, seed: u64) -> Result<f64, L
         let live = (capacity * case.full) as u64;
         load.churn(WRITERS, live, (capacity * case.churn.0) as u64).await?;
         let (put, written) = (load.put_bytes(), rig.written_bytes());
-        load.churn(WRITERS, live, (capacity * case.churn.1) as u64).await?;
-        Ok((rig.written_bytes() - written) as f64 / (load.put_bytes() - put) as f64)
+        let mut holding = 0.0;
+        for _ in 0..SAMPLES {
+            load.churn(WRITERS, live, (capacity * case.churn.1) as u64 / u64::from(SAMPLES)).await?;
+            holding += rig.holding()? / f64::from(SAMPLES);
+        }
+        let amplification = (rig.written_bytes() - written) as f64 / (load.put_bytes() - put) as f64;
+        Ok(Found { amplification, holding })
     })
 }
