@@ -316,6 +316,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("lab report", &[("shingle lab report --scale quick --out lab", "")]),
+    ("lab sweep", &[("shingle lab sweep micro-read micro-write", "a minute")]),
     (
         "bench",
         &[

@@ -57,7 +57,7 @@ pub(crate) struct How {
     seed: u64,
     /// Seeds, from SEED on, of experiments whose load is drawn; medians are shown, and the worst seed is judged [default: 1; 5 for a report
     /// of standard or full scale].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
     /// quick (seconds), standard (minutes) or full (the papers' own sizes).
     #[arg(long, value_name = "SCALE", default_value_t = Scale::Standard)]

@@ -5,7 +5,7 @@ use crate::report::joined::{of_both, of_seeds};
 use crate::report::row::Row;
 use crate::runs::plan::Variation;
 
-/// The outcome of runs that differ in seed and hypothesis; pictures and remarks are those of the first one.
+/// The outcome of runs that differ in seed and hypothesis; pictures, grids and remarks are those of the first one.
 pub fn join(runs: Vec<(Variation, Outcome)>) -> Outcome {
     let streams = |runs: &[(Variation, Outcome)], streams: bool| -> Vec<Vec<Row>> {
         let found = runs.iter().filter(|(variation, _)| variation.change.streams_writes == streams);

@@ -31,7 +31,7 @@ pub(crate) fn experiment() -> Experiment {
                 (8 MiB), and 6.10 with one command at a time. Seeds draw the load, and each drive's deviations from nominal times. A \
                 trace of one's own: `--trace FILE --format FORMAT --pace PACE`. No request should wait for more than a second, which \
                 is FSTL's line for a translation layer. Times count from when a request was due.",
-        runs: Runs::ONE,
+        runs: Runs::TURNS,
         run,
     }
 }
