@@ -123,11 +123,8 @@ impl Iterator for Ordered {
     type Item = Result<Io, LabError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let next = self.next_io().transpose();
-        self.failed = matches!(next, Some(Err(_)));
+        let next = if self.failed { None } else { self.next_io().transpose() };
+        self.failed |= matches!(next, Some(Err(_)));
         next
     }
 }

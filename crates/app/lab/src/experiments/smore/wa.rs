@@ -53,26 +53,6 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let sizes: &[u64] = context.scale.pick(&[], &SIZES, &SIZES);
     let sizes: Vec<Sizes> = sizes.iter().copied().map(Sizes::Equal).collect();
     let full: &[f64] = context.scale.pick(&[0.7, 0.8], &FULL, &FULL);
-    if let Ok(one) = std::env::var("WA_ONE") {
-        let v: Vec<f64> = one.split(',').map(|x| x.parse().unwrap()).collect();
-        let sz = Sizes::Equal(v[0] as u64 * 1_000_000);
-        let array = LabArray::new(context, v[2] as u32)?;
-        let f = churned(
-            &array,
-            Case { options: ours(), sizes: sz, full: v[1], churn: (v[3], v[4]), told: true },
-            context.seed,
-        )?;
-        let o = (u64::from(DATA) * SET_ZONE) as f64 / (v[0] * 1e6);
-        println!(
-            "{one}: wa {:.3} holding {:.4} theory {:.3} at holding {:.3} sets {}",
-            f.amplification * DATA_SHARE,
-            f.holding,
-            greedy(v[1], o),
-            greedy(v[1] / f.holding, o),
-            array.sets()
-        );
-        return Ok(Outcome::default());
-    }
     let mut rows = Vec::new();
     let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let (mut mixes, mut papers) = (Vec::new(), Vec::new());
@@ -148,8 +128,8 @@ fn row(sizes: Sizes, full: f64) -> Row {
 /// Largest factor over greedy cleaning in theory.
 const OVER_THEORY: f64 = 1.1;
 
-/// A row judged by greedy cleaning's theory at the same spare. The theory has all units hold data but the one that is written;
-/// here some sets are open or kept empty, as many as in the whole array, of which they are next to nothing. So the spare is that of the sets
+/// A row judged by greedy cleaning's theory at the same spare. In theory all units hold data but the one that is written. Here
+/// some sets are open or kept empty, about as many as in the whole array, where they are next to nothing: the spare is that of the sets
 /// that hold data. The theory is of objects that lie in one set: none is given where a set holds less than four.
 fn beside_theory(row: Row, size: u64, full: f64, found: Found) -> Row {
     let parity = parity_note(found.amplification);
@@ -203,7 +183,7 @@ struct Found {
     holding: f64,
 }
 
-/// Looks at the sets while it is measured.
+/// The measured time is divided into so many parts; behind each the sets are counted.
 const SAMPLES: u32 = 10;
 
 fn churned(array: &LabArray, case: Case, seed: u64) -> Result<Found, LabError> {
