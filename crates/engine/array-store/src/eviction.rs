@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - AS-EVICT-1: no failure is recorded that leaves a set which may hold something with fewer zones than its data
-//!   needs: parity covers all that is recorded. Past that nothing is written and nothing recorded; a drive that comes
-//!   back is what it was.
+//!   needs: parity covers all that is recorded, and zones on drives that were taken out. Past that nothing is written
+//!   and nothing recorded; a drive that comes back is what it was.
 //! - AS-EVICT-2: a drive that answers is given up for its errors alone, and only within AS-EVICT-1. Reads that fail
 //!   count as often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
 //! - AS-EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is

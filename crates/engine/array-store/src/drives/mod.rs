@@ -223,7 +223,12 @@ impl Drives {
 
     /// Drives that should be there and are not, or failed.
     pub(crate) fn missing(&self) -> Vec<DriveId> {
-        self.ids().into_iter().filter(|&id| self.usable(id).is_none() && !self.is_removed(id)).collect()
+        self.unusable().into_iter().filter(|&id| !self.is_removed(id)).collect()
+    }
+
+    /// Missing drives, and those that were taken out: sets may have zones under their numbers, and lack them.
+    pub(crate) fn unusable(&self) -> Vec<DriveId> {
+        self.ids().into_iter().filter(|&id| self.usable(id).is_none()).collect()
     }
 
     /// True if all missing drives had failed before the array was opened.

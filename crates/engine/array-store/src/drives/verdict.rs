@@ -89,9 +89,9 @@ impl Engine {
         news
     }
 
-    /// Largest number of zones that a set lacks without the missing drives, and `more`.
+    /// Largest number of zones that a set lacks without the unusable drives, and `more`.
     pub(crate) fn lacking_without(&self, more: impl IntoIterator<Item = DriveId>) -> usize {
-        self.sets.most_lacking(self.drives.missing().into_iter().chain(more))
+        self.sets.most_lacking(self.drives.unusable().into_iter().chain(more))
     }
 
     /// True if the array can do without these drives, besides the missing ones. (AS-EVICT-1, AS-EVICT-4)

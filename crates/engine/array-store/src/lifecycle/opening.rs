@@ -188,7 +188,7 @@ impl ArrayStore {
 /// Largest number of drives that a set of a superblock lacks.
 fn lacking(superblock: &Superblock, drives: &Drives) -> usize {
     let sets = superblock.sets.iter().flatten().map(|set| (set.state, &set.members));
-    most_lacking(sets, drives.missing())
+    most_lacking(sets, drives.unusable())
 }
 
 /// The index, and whether it is that of the clean close which the superblock names.

@@ -9,6 +9,8 @@
 //! - AS-MEMBER-4: a set that is taken apart holds nothing and may not be opened, from before a superblock says so: one
 //!   that was refused may be found by a later opening. If the set stays, another superblock calls it available first
 //!   (AS-SET-1). `nothing_is_stored_in_a_set_that_some_superblock_took_apart`.
+//! - AS-MEMBER-5: no set has a zone on a drive that was taken out: it would lack that zone for ever, and what is
+//!   written to it would be lost with fewer further drives than parity makes up for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -384,7 +386,10 @@ impl Engine {
         }
         let done = self.rebuild_all(options, told).await;
         let stays = self.drives.is_removed(id).then_some(()).ok_or_else(|| {
-            let message = format!("{} still holds data that has no other place: add a drive", self.drives.name(id));
+            let message = format!(
+                "{} still holds data that has no other place, or is being read: add a drive, or try again",
+                self.drives.name(id)
+            );
             Error::new(ErrorKind::NoSpace, message)
         });
         self.drives.set_leaving(id, false);
@@ -392,13 +397,31 @@ impl Engine {
         stays.map(|()| done)
     }
 
-    /// Drives that failed or leave, and of which no set has a zone any more, are taken out for good.
+    /// Drives that failed or leave and are in the array, but for those in `needed`.
+    fn lossy_without(&self, needed: &DriveSet) -> DriveSet {
+        let lossy = self.lossy_drives();
+        let is_one = |id: &DriveId| lossy.has(*id) && !needed.has(*id) && !self.drives.is_removed(*id);
+        self.drives.ids().into_iter().filter(is_one).collect()
+    }
+
+    /// Takes sets apart that hold nothing and have a zone on one of those drives.
+    async fn take_apart_for(&self, drives: &DriveSet) -> Result<()> {
+        let _no_offers = self.replenishing.lock().await;
+        let unneeded = self.sets.of(List::Empty).chain(self.sets.of(List::Unusable));
+        let unneeded = unneeded.filter(|(_, set)| set.idle() && set.drives().meets(drives)).collect();
+        self.regroup(unneeded, Vec::new()).await.map(drop)
+    }
+
+    /// Drives that failed or leave, and that no set needs, are taken out for good. (AS-MEMBER-5)
     pub(crate) async fn dismiss(&self) -> Result<()> {
-        let needed = self.sets.holding_drives();
-        let all = self.drives.ids().into_iter();
-        let gone = all.filter(|&id| !self.drives.is_removed(id) && !needed.has(id));
-        let gone = gone.filter(|&id| self.drives.usable(id).is_none() || self.drives.is_leaving(id));
-        let gone: Vec<_> = gone.map(|id| (id, self.drives.remove(id))).collect();
+        if self.drives.all_taking().len() < self.code.width() {
+            // Sets that lack such drives are all there is to write to.
+            return Ok(());
+        }
+        self.take_apart_for(&self.lossy_without(&self.sets.holding_drives())).await?;
+        let gone = self.lossy_without(&self.sets.named_drives());
+        let gone: Vec<_> = self.drives.ids().into_iter().filter(|id| gone.has(*id)).collect();
+        let gone: Vec<_> = gone.into_iter().map(|id| (id, self.drives.remove(id))).collect();
         if gone.is_empty() {
             return Ok(());
         }
