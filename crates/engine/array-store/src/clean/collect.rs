@@ -137,24 +137,38 @@ impl Engine {
         }
     }
 
-    /// Sets on other drives than those that wait for their readers before they are reset, or end and may be collected
-    /// then; not those that somebody waited for in vain: the caller may be who they wait for.
-    fn coming(&self, without: &DriveSet) -> Vec<Rc<ZoneSet>> {
+    /// Sets on such drives that wait for their readers before they are reset, or end and may be collected then; not
+    /// those that somebody waited for in vain: the caller may be who they wait for.
+    fn coming(&self, on: impl Fn(&DriveSet) -> bool) -> Vec<Rc<ZoneSet>> {
         let awaited = |set: &ZoneSet| set.awaited().is_none_or(|since| self.rt.now().since(since) < READERS_WAIT);
-        let comes = |set: &Rc<ZoneSet>| awaited(set) && !set.drives().meets(without);
-        self.sets.coming().into_iter().filter(comes).collect()
+        self.sets.coming().into_iter().filter(|set| awaited(set) && on(&set.drives())).collect()
     }
 
+    /// True if sets on other drives than those will be empty or closed soon.
     pub(crate) fn space_comes(&self, without: &DriveSet) -> bool {
-        !self.coming(without).is_empty()
+        !self.coming(|drives| !drives.meets(without)).is_empty()
     }
 
     /// Waits until some set on other drives than those is empty or closed; for each at most [`READERS_WAIT`] from when the first one waited for
     /// it, so that the waits of many do not add up.
     pub(crate) async fn wait_for_space(&self, without: &DriveSet) {
+        self.wait_for_one(|drives| !drives.meets(without)).await;
+    }
+
+    /// Waits until the sets with a zone on those drives that are being emptied hold nothing; as
+    /// [`wait_for_space`](Self::wait_for_space) for each.
+    pub(crate) async fn wait_for_emptied(&self, drives: &DriveSet) -> Result<()> {
+        while !self.coming(|own| own.meets(drives)).is_empty() {
+            self.running()?;
+            self.wait_for_one(|own| own.meets(drives)).await;
+        }
+        Ok(())
+    }
+
+    async fn wait_for_one(&self, on: impl Fn(&DriveSet) -> bool) {
         let space = Box::pin(self.space.notified());
         let now = self.rt.now();
-        let waits = self.coming(without).into_iter().map(|set| {
+        let waits = self.coming(on).into_iter().map(|set| {
             let since = set.awaited().unwrap_or(now);
             set.set_awaited(Some(since));
             READERS_WAIT.saturating_sub(now.since(since))

@@ -20,7 +20,7 @@ use futures_util::future::{Either, join_all, select};
 use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zoned::{DeviceError, ZoneOp, ZoneState, ZonedDevice};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -59,6 +59,8 @@ struct Rebuild<'a> {
     /// Drives that a worker writes to.
     targets: RefCell<BTreeSet<DriveId>>,
     freed: Notify,
+    /// Workers win zones one after the other: what one wins may serve the next.
+    winning: Mutex<()>,
     so_far: Cell<RebuildProgress>,
     told: &'a Told<RebuildProgress>,
     /// Reason why the first member that could not be replaced could not.
@@ -91,6 +93,7 @@ impl Engine {
         let Survey { spares, dead } = self.survey().await?;
         let left = self.lost_members(&dead);
         let (so_far, why) = self.replace_all(left, spares, options, told).await?;
+        self.wait_for_emptied(&self.lossy_drives()).await?;
         self.form_anew().await?;
         self.dismiss().await?;
         match why {
@@ -117,6 +120,7 @@ impl Engine {
             spares: RefCell::new(spares),
             targets: RefCell::default(),
             freed: Notify::new(),
+            winning: Mutex::new(()),
             so_far: Cell::new(so_far),
             told,
             why: RefCell::default(),
@@ -372,8 +376,12 @@ impl Rebuild<'_> {
         }
     }
 
-    /// Wins zones on drives that `fits` names: of sets that hold nothing, or by cleaning.
+    /// Wins zones on drives that `fits` names, unless another worker has: of sets that hold nothing, or by cleaning.
     async fn more_spares(&self, fits: &impl Fn(DriveId) -> bool) -> Result<bool> {
+        let _one = self.winning.lock().await;
+        if self.spares.borrow().iter().any(|(drive, zones)| !zones.is_empty() && fits(*drive)) {
+            return Ok(true);
+        }
         let freed = self.engine.take_apart(APART, fits).await?;
         if freed.is_empty() {
             if !self.engine.drives.all_taking().iter().any(|(drive, _)| fits(*drive)) {
