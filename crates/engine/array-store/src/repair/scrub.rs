@@ -83,7 +83,7 @@ struct Verified {
 /// Contents of a set, and a pin on it: it is not reset as long as this lives.
 pub(crate) struct Contents {
     pub(crate) items: Vec<DigestItem>,
-    /// Zones without a digest that should have one.
+    /// Zones without their head, or without a digest that should have one.
     bad: BTreeSet<Member>,
     /// Contents that cannot be told.
     pub(crate) unlisted: Unlisted,
@@ -214,8 +214,9 @@ impl Engine {
     /// Contents of a set, and a pin on it; `None` for one that is reset or begun meanwhile.
     pub(crate) async fn kept_contents(&self, id: SetId, set: &Rc<ZoneSet>) -> Result<Option<Contents>> {
         let empty = |_pin| Contents { items: Vec::new(), bad: BTreeSet::new(), unlisted: Unlisted::new(), _pin };
-        if let Some((pin, items)) = self.items_of(id).await {
-            return Ok(Some(Contents { items, ..empty(pin) }));
+        if let Some((pin, epoch, items)) = self.items_of(id) {
+            let bad = if items.is_empty() { BTreeSet::new() } else { self.members_without_head(id, set, epoch).await };
+            return Ok(Some(Contents { items, bad, ..empty(pin) }));
         }
         let pin = match self.settled(id, set).await {
             Ok(Some(pin)) => pin,
@@ -227,7 +228,8 @@ impl Engine {
         let mut contents = empty(Some(pin));
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
-            Examined::Holds(Holds { digest, closed, lost, .. }) => {
+            Examined::Holds(Holds { epoch, digest, closed, lost, .. }) => {
+                contents.bad = self.members_without_head(id, set, epoch).await;
                 // Members that end at one block have it there; but a snapshot may leave no room for it, and a zone that
                 // was replaced since has one all the same.
                 let ends = || written.iter().map(|(_, blocks)| *blocks);
@@ -252,7 +254,7 @@ impl Engine {
         contents: &mut Contents,
         gently: bool,
     ) -> Result<Verified> {
-        // They lack their list of objects, and no bytes of objects.
+        // They lack their head or their list of objects, and no bytes of objects.
         let bad = std::mem::take(&mut contents.bad).into_iter().map(|member| (member, Names::new()));
         let mut verified = Verified { bytes: 0, bad: bad.collect(), lacks: Vec::new() };
         let mut rests = Rests::new(&self.rt, gently);
@@ -309,14 +311,28 @@ impl Engine {
         Ok(())
     }
 
-    /// The items of a set that is being written to, as far as they are in the index, and a pin of it.
-    async fn items_of(&self, id: SetId) -> Option<(Option<Pin>, Vec<DigestItem>)> {
-        let items = self.allocator.look(|open| {
+    /// The items of a set that is being written to, as far as they are in the index, its life, and a pin of it.
+    fn items_of(&self, id: SetId) -> Option<(Option<Pin>, u64, Vec<DigestItem>)> {
+        let found = self.allocator.look(|open| {
             let end = open.set.entered_below();
             let entered = open.digest.items.iter().filter(|item| item.block < end);
-            (open.id == id).then(|| entered.cloned().collect())
+            (open.id == id).then(|| (open.epoch, entered.cloned().collect()))
         });
-        Some((self.sets.pin(id), items.into_iter().flatten().next()?))
+        let (epoch, items) = found.into_iter().flatten().next()?;
+        Some((self.sets.pin(id), epoch, items))
+    }
+
+    /// Members that are there and do not begin with the head of the set's life, by which an opening tells it from older
+    /// ones. (AS-EXAM-5)
+    async fn members_without_head(&self, id: SetId, set: &ZoneSet, epoch: u64) -> BTreeSet<Member> {
+        let members = set.ordered_members(id);
+        let there = members.iter().filter(|member| self.drives.usable(member.drive).is_some());
+        let members = &members;
+        let heads = there.map(|&member| async move {
+            let good = self.read_epoch(id, members, member).await == Ok(Some(epoch));
+            (!good).then_some(member)
+        });
+        join_all(heads).await.into_iter().flatten().collect()
     }
 
     /// Members that are there and do not end with a digest as they should.
