@@ -94,6 +94,15 @@ pub fn seal(parser: &str, bytes: &mut [u8]) {
             }
             put(bytes, 92, crc32c(&bytes[..92]));
         }
+        "pair" if bytes.len() >= 1536 => {
+            for side in [0, bytes.len() - 1536] {
+                let count = u16::from_le_bytes([bytes[side + 50], bytes[side + 51]]);
+                let size = if bytes[side + 72] == 0 { 12 } else { 20 };
+                let names = crc32c(&bytes[side + 96..side + 96 + (usize::from(count) * size).min(1440)]);
+                put(bytes, side + 80, names);
+                put(bytes, side + 92, crc32c(&bytes[side..side + 92]));
+            }
+        }
         "object_entry" if bytes.len() >= 56 => {
             let length = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]) as usize;
             if let Some(head) = bytes[56..].get(..length).map(crc32c) {

@@ -4,21 +4,25 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use shingle_array_store::parse as array_parse;
-use shingle_base::{ChunkId, StoreId, ZoneId};
+use shingle_base::{BLOCK_SIZE, BufferPool, ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::parse;
 use shingle_object_store::format::{ChunkName, EntryPlace, Header as EntryHeader, read_backup_piece};
 use shingle_record::parse as log_parse;
-use shingle_record::{DataInfo, Expect, Header, SlicePlan, Superblock, extract, parse_journal, read_zone_head};
+use shingle_record::{
+    DataInfo, Expect, Header, Name, NameKind, Numbering, Pair, PairFramer, RecordPlace, RecordType, SlicePlan,
+    Superblock, extract, judge_pair, parse_journal, read_zone_head,
+};
 use shingle_zoned::parse_file_device;
 
 /// A parser by name.
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 28] = [
+pub const ALL: [Parser; 29] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
+    ("pair", pair),
     ("superblock", superblock),
     ("journal", journal),
     ("log_end_mark", log_parse::end_mark),
@@ -72,6 +76,36 @@ pub fn slices(bytes: &[u8]) -> bool {
     let whole = extract(&plan, raw, CHUNK, 0, &mut out).is_ok();
     assert!(out.len() as u64 <= raw.len() as u64, "more came out than went in");
     whole
+}
+
+/// The blocks of a pair, at the place that its header or trailer names.
+pub fn pair(bytes: &[u8]) -> bool {
+    let last = bytes.len().saturating_sub(1) / BLOCK_SIZE * BLOCK_SIZE;
+    let back = bytes.get(last..).and_then(|block| Pair::from_back(block, &Expect::default()).ok());
+    let Some(pair) = Pair::from_front(bytes, &Expect::default()).ok().or(back) else { return false };
+    let blocks: Vec<_> = bytes.chunks(BLOCK_SIZE).map(|block| Some(Bytes::copy_from_slice(block))).collect();
+    let judged = judge_pair(&blocks, &pair.place);
+    assert!(judged.damaged.len() + judged.unreadable.len() <= blocks.len(), "more slices than blocks");
+    judged.is_whole()
+}
+
+/// Input of [`pair`]: one with two names, and data of 5,120 bytes.
+pub fn sample_pair() -> Vec<u8> {
+    let name = |lba, sectors, kind, number| Name { lba, sectors, kind, number };
+    let pair = Pair {
+        kind: RecordType(0x0401),
+        place: RecordPlace { store: StoreId(1), epoch: 9, zone: ZoneId(1), block: 1 },
+        sequence: 12,
+        sector_shift: 9,
+        durable: 0,
+        next: None,
+        numbering: Numbering::Consecutive,
+        names: vec![name(100, 10, NameKind::Data, 12), name(7, 3, NameKind::Discarded, 13)],
+    };
+    let pool = BufferPool::new(0);
+    let mut framer = PairFramer::new(pair, &pool);
+    framer.extend(&[5; 5120]);
+    framer.finish(&pool).to_vec()
 }
 
 /// A copy of the superblock.

@@ -10,7 +10,7 @@ use shingle_record::{
     INFO_SIZE, RecordPlace, RecordType, SUPERBLOCK, Superblock, ZONE_HEAD, frame, frame_sliced, frame_zone_head,
 };
 use shingle_runtime::UnixTime;
-use shingle_scenarios::parsers::{ALL, CHUNK, Parser, array_chain};
+use shingle_scenarios::parsers::{ALL, CHUNK, Parser, array_chain, sample_pair};
 
 /// Inputs of each kind for each parser.
 const INPUTS: u64 = 4000;
@@ -35,6 +35,7 @@ fn specimens() -> Vec<Vec<u8>> {
         frame(SUPERBLOCK, &superblock, 0, [2; INFO_SIZE], &[b"payload"]).to_vec(),
         [range, sliced.to_vec()].concat(),
         sliced.to_vec(),
+        sample_pair(),
         journal,
         array_digest(),
         array_chain(),

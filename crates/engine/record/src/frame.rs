@@ -5,14 +5,19 @@
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, crc32c};
 
-use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, MAGIC, RecordPlace, RecordType};
+use crate::header::{Expect, Form, FrameError, HEADER_SIZE, Header, INFO_SIZE, MAGIC, RecordPlace, RecordType};
+use crate::pair::{SIDE_SIZE, pair_blocks, verify_pair};
 use crate::slices::{sliced_record_blocks, verify_sliced};
 
 impl Header {
     /// Blocks of the whole record.
     pub fn blocks(&self) -> Blocks {
         let length = u64::from(self.length);
-        if self.sliced { sliced_record_blocks(length) } else { record_blocks(length) }
+        match self.form {
+            Form::Plain => record_blocks(length),
+            Form::Sliced => sliced_record_blocks(length),
+            Form::Paired => pair_blocks(length),
+        }
     }
 
     /// Checks the payload of a whole record, header included in `record`.
@@ -20,8 +25,10 @@ impl Header {
     /// # Errors
     /// [`FrameError::BadPayload`]; [`FrameError::NotARecord`] if `record` is too short.
     pub fn verify_payload(&self, record: &[u8]) -> Result<(), FrameError> {
-        if self.sliced {
-            return verify_sliced(record, self);
+        match self.form {
+            Form::Plain => {}
+            Form::Sliced => return verify_sliced(record, self),
+            Form::Paired => return verify_pair(record, self),
         }
         let payload = record.get(HEADER_SIZE..HEADER_SIZE + self.length as usize).ok_or(FrameError::NotARecord)?;
         if crc32c(payload) == self.payload_crc { Ok(()) } else { Err(FrameError::BadPayload) }
@@ -43,20 +50,21 @@ pub fn frame(kind: RecordType, place: &RecordPlace, sequence: u64, info: [u8; IN
         at += piece.len();
     }
     let payload_crc = crc32c(&buffer[HEADER_SIZE..at]);
-    let header = Header { kind, sliced: false, length: length as u32, place: *place, sequence, info, payload_crc };
+    let header = Header { kind, form: Form::Plain, length: length as u32, place: *place, sequence, info, payload_crc };
     buffer[..HEADER_SIZE].copy_from_slice(&header.encode());
     buffer.freeze()
 }
 
-/// Bytes of a written piece that a metadata-only device keeps: the header of a sliced record, none of a
+/// Bytes of a written piece that a metadata-only device keeps: the header of a sliced record, header and names of a pair, none of a
 /// [hollow](crate::frame_hollow) one's zeros, and all of anything else.
 pub fn keep_metadata(piece: &[u8]) -> usize {
     if piece.starts_with(&[0; MAGIC.len()]) {
         return 0;
     }
     match Header::decode(piece, &Expect::default()) {
-        Ok(header) if header.sliced => HEADER_SIZE,
-        _ => piece.len(),
+        Ok(Header { form: Form::Sliced, .. }) => HEADER_SIZE,
+        Ok(Header { form: Form::Paired, .. }) => SIDE_SIZE,
+        Ok(Header { form: Form::Plain, .. }) | Err(_) => piece.len(),
     }
 }
 

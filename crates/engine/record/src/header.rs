@@ -27,6 +27,9 @@ const VERSION: [u8; 2] = *b"01";
 /// The payload is sliced (see `slices`), and the header's payload checksum is that of the slice footers.
 const FLAG_SLICED: u16 = 2;
 
+/// The record is a pair (see `pair`), and the header's payload checksum is that of the names.
+const FLAG_PAIRED: u16 = 4;
+
 /// The type of a record. Each engine has a range of its own; 0 to 255 belong to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordType(pub u16);
@@ -37,15 +40,15 @@ pub struct RecordType(pub u16);
 /// |---:|-----:|---------------|--------------------------------------------------------------|
 /// |  0 |    8 | `magic`       | `SHGREC01`; the digits are the format version                 |
 /// |  8 |    2 | `kind`        | record type                                                  |
-/// | 10 |    2 | `flags`       | bit 1: sliced payload; bit 0 was, before any release          |
-/// | 12 |    4 | `length`      | bytes of payload as its writer gave it, without slice footers |
+/// | 10 |    2 | `flags`       | bit 1: sliced payload; bit 2: pair; bit 0 was, before any release |
+/// | 12 |    4 | `length`      | bytes of payload as its writer gave it, without slices' checks |
 /// | 16 |    8 | `store`       | store id: catches a drive moved from another store (RC-FRAME-2)  |
 /// | 24 |    8 | `epoch`       | the zone's generation (RC-FRAME-2)                              |
 /// | 32 |    8 | `sequence`    | rises from record to record                                  |
 /// | 40 |    4 | `zone`        | own zone (RC-FRAME-2)                                           |
 /// | 44 |    4 | `block`       | own block in the zone (RC-FRAME-2)                              |
 /// | 48 |   32 | `info`        | defined by the type                                          |
-/// | 80 |    4 | `payload_crc` | CRC-32C of the payload, or of its slice footers (RC-FRAME-1)     |
+/// | 80 |    4 | `payload_crc` | CRC-32C of the payload, of its slice footers, or of a pair's names (RC-FRAME-1) |
 /// | 84 |    8 | `reserved`    | zero                                                         |
 /// | 92 |    4 | `crc`         | CRC-32C of bytes 0..92 (RC-FRAME-1)                             |
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -89,14 +92,25 @@ pub struct RecordPlace {
     pub block: u32,
 }
 
+/// Form of a record behind its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A payload with one checksum.
+    Plain,
+    /// A payload in slices, each with a footer.
+    Sliced,
+    /// Names, a payload in slices, each with a check, and a trailer that says what the header says.
+    Paired,
+}
+
 /// A header that was read and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The record's type.
     pub kind: RecordType,
-    /// The payload is sliced.
-    pub sliced: bool,
-    /// Bytes of payload, without slice footers.
+    /// The record's form.
+    pub form: Form,
+    /// Bytes of payload, without slices' footers or checks.
     pub length: u32,
     /// Place of the record.
     pub place: RecordPlace,
@@ -104,7 +118,7 @@ pub struct Header {
     pub sequence: u64,
     /// Bytes defined by the record's type.
     pub info: [u8; INFO_SIZE],
-    /// The checksum of the payload, or of its slice footers.
+    /// The checksum of the payload, of its slice footers, or of a pair's names.
     pub payload_crc: u32,
 }
 
@@ -201,7 +215,11 @@ impl Header {
         }
         Ok(Self {
             kind: RecordType(raw.kind.get()),
-            sliced: raw.flags.get() & FLAG_SLICED != 0,
+            form: match raw.flags.get() {
+                flags if flags & FLAG_PAIRED != 0 => Form::Paired,
+                flags if flags & FLAG_SLICED != 0 => Form::Sliced,
+                _ => Form::Plain,
+            },
             length: raw.length.get(),
             place,
             sequence: raw.sequence.get(),
@@ -217,7 +235,11 @@ impl Header {
         let mut raw = RawHeader {
             magic: [m0, m1, m2, m3, m4, m5, v0, v1],
             kind: U16::new(self.kind.0),
-            flags: U16::new(if self.sliced { FLAG_SLICED } else { 0 }),
+            flags: U16::new(match self.form {
+                Form::Plain => 0,
+                Form::Sliced => FLAG_SLICED,
+                Form::Paired => FLAG_PAIRED,
+            }),
             length: U32::new(self.length),
             store: U64::new(self.place.store.0),
             epoch: U64::new(self.place.epoch),

@@ -1,12 +1,13 @@
 //! Records on zones, the base of all on-disk formats.
 //!
-//! **Owns** framing, slices, zone heads, scanning, superblock and metadata log.
+//! **Owns** framing, slices, pairs, zone heads, scanning, superblock and metadata log.
 //! **Knows nothing of** chunks' placement, indexes or cleaning: engines decide these.
 
 mod damaged;
 mod frame;
 mod header;
 mod meta_log;
+mod pair;
 mod reading;
 mod scan;
 mod sequence;
@@ -15,10 +16,14 @@ mod superblock;
 mod zone_head;
 
 pub use frame::{frame, keep_metadata, keep_unless_hollow, record_blocks};
-pub use header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
+pub use header::{Expect, Form, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump, parse,
     parse_journal, room_for_checkpoint,
+};
+pub use pair::{
+    CHECK_SIZE, JudgedPair, NAMES_MAX, Name, NameKind, NextZone, Numbering, PAIR_SLICES_MAX, Pair, PairFramer,
+    PairPlan, PairSliceError, SIDE_SIZE, check_slice, judge_pair, pair_blocks, slice_tag,
 };
 pub use scan::{Scanned, ZoneScanner, read_block};
 pub use sequence::SequenceSource;

@@ -16,7 +16,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use crate::damaged::{Damaged, TRIES, read_retrying};
-use crate::header::{Expect, Header};
+use crate::header::{Expect, Form, Header};
 
 /// Blocks read at once, unless the reader asks for others. Headers are not picked out of long records: a disk's head
 /// passes over skipped blocks all the same, and may miss the next header.
@@ -126,7 +126,7 @@ impl ZoneScanner {
         let block = self.next;
         let blocks = header.blocks().0 as u32;
         let bytes = self.read(block, blocks).await?;
-        let keeps_payload = self.dev.geometry().keeps_payload || !header.sliced;
+        let keeps_payload = self.dev.geometry().keeps_payload || header.form == Form::Plain;
         let unreadable = self.is_unreadable(block, block + blocks);
         let intact = !unreadable && (!keeps_payload || header.verify_payload(&bytes).is_ok());
         self.next = block + blocks;

@@ -15,7 +15,7 @@ use std::fmt;
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, AlignedBuilder, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
 
-use crate::header::{FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
+use crate::header::{Form, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 
 /// Bytes of data in a slice.
 pub const SLICE_SIZE: usize = 4096;
@@ -163,7 +163,7 @@ impl SlicedFramer {
         let info = DataInfo { chunk: self.chunk, offset: self.offset, durable: self.durable }.encode();
         let header = Header {
             kind,
-            sliced: true,
+            form: Form::Sliced,
             length: self.length as u32,
             place: *place,
             sequence,
@@ -189,7 +189,7 @@ pub fn frame_hollow(
         static ZEROS: Bytes = AlignedBuf::zeroed(HOLLOW_PIECE).freeze();
     }
     let info = DataInfo { chunk, offset, durable: 0 }.encode();
-    let header = Header { kind, sliced: true, length, place: *place, sequence, info, payload_crc: 0 };
+    let header = Header { kind, form: Form::Sliced, length, place: *place, sequence, info, payload_crc: 0 };
     let mut first = AlignedBuf::zeroed(Blocks(1));
     first[..HEADER_SIZE].copy_from_slice(&header.encode());
     let mut pieces = vec![first.freeze()];

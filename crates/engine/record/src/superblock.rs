@@ -16,7 +16,7 @@ use shingle_runtime::UnixTime;
 use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice, read_patiently};
 
 use crate::frame::frame;
-use crate::header::{Expect, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
+use crate::header::{Expect, Form, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
 
 /// The type of superblocks.
 pub const SUPERBLOCK: RecordType = RecordType(2);
@@ -96,7 +96,7 @@ impl Superblock {
     pub fn parse(bytes: &[u8], zone: ZoneId, block: u32) -> Result<Self, FrameError> {
         let header = Header::decode(bytes, &Expect { at: Some((zone, block)), ..Expect::default() })?;
         header.verify_payload(bytes)?;
-        if header.kind != SUPERBLOCK || header.sliced {
+        if header.kind != SUPERBLOCK || header.form != Form::Plain {
             return Err(FrameError::NotARecord);
         }
         let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).ok_or(FrameError::NotARecord)?;

@@ -14,7 +14,7 @@ use shingle_object_store::index::{Space, Step, View};
 use shingle_object_store::{Drive, MemoryIndex, ObjectEngine, Options};
 use shingle_record::{Expect, Header, RecordPlace, RecordType, frame_sliced, parse_journal};
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_scenarios::parsers::{CHUNK, array_chain};
+use shingle_scenarios::parsers::{CHUNK, array_chain, sample_pair};
 use shingle_sim::clients::{bytes_of, commit, put};
 use shingle_sim::{Sim, SimDevice};
 use shingle_store_api::ObjectStore;
@@ -222,7 +222,7 @@ fn hand_made() -> Vec<Vec<u8>> {
     let mut found: Vec<Vec<u8>> = golden.into_iter().map(hex).collect();
     found.push([range, sliced.to_vec()].concat());
     found.push([&manifest[..], &part].concat());
-    found.push(array_chain());
+    found.extend([array_chain(), sample_pair()]);
     found.extend([b"obucket\0key".to_vec(), b"bbucket".to_vec(), b"ubucket\0key\0\0\0\0\0\0\0\0\x01".to_vec()]);
     found.push([b"d".as_slice(), &[1; 18]].concat());
     // A snapshot of nothing.

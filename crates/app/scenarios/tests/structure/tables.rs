@@ -21,7 +21,8 @@ const CODE_ONLY: [(&str, &str); 3] = [
 ];
 
 /// Tables whose code names no offset, by crate and first field. Golden bytes hold them.
-const APPENDED: [(&str, &str); 2] = [("crates/engine/chunk-store", "count"), ("crates/engine/record", "offset")];
+const APPENDED: [(&str, &str); 3] =
+    [("crates/engine/chunk-store", "count"), ("crates/engine/record", "offset"), ("crates/engine/record", "lba")];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{Blocks, ZoneId};
-use shingle_record::{Expect, HEADER_SIZE, Header};
+use shingle_record::{Expect, Form, HEADER_SIZE, Header};
 use shingle_zoned::{DeviceErrorKind, read_patiently};
 
 use crate::drives::asking::at;
@@ -128,7 +128,9 @@ impl Engine {
     pub(crate) async fn read_record(&self, member: Member, block: u32, epoch: Option<u64>) -> Look<Record> {
         let Some(first) = self.read_blocks(member, block, Blocks(1)).await? else { return Ok(None) };
         let header = Header::decode(&first, &self.expect(member.zone, block, epoch)).ok();
-        let Some(header) = header.filter(|header| header.kind != FRAGMENT && !header.sliced) else { return Ok(None) };
+        let Some(header) = header.filter(|header| header.kind != FRAGMENT && header.form == Form::Plain) else {
+            return Ok(None);
+        };
         let bytes = match header.blocks() {
             Blocks(1) => Some(first),
             blocks => self.read_blocks(member, block, blocks).await?,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
-use shingle_record::{Expect, HEADER_SIZE, Header};
+use shingle_record::{Expect, Form, HEADER_SIZE, Header};
 use shingle_zoned::{ZoneInfo, ZonedDevice, read_patiently};
 
 use crate::drives::asking::{at, is_lost};
@@ -126,7 +126,7 @@ async fn walk(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32, a
 
 /// A record as a superblock, if it is whole.
 fn tip(which: usize, header: &Header, bytes: &[u8]) -> Result<Option<(Tip, Update)>> {
-    if header.kind != SUPERBLOCK || header.sliced || header.verify_payload(bytes).is_err() {
+    if header.kind != SUPERBLOCK || header.form != Form::Plain || header.verify_payload(bytes).is_err() {
         return Ok(None);
     }
     let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();
@@ -196,7 +196,7 @@ pub(crate) async fn load(dev: &Rc<dyn ZonedDevice>, tip: &Tip) -> Result<Option<
             wanted = header.blocks().0;
         };
         let bytes = ahead.get((block - from) as usize * BLOCK_SIZE..).unwrap_or_default();
-        if header.place.store != tip.array || header.sliced || header.verify_payload(bytes).is_err() {
+        if header.place.store != tip.array || header.form != Form::Plain || header.verify_payload(bytes).is_err() {
             return Ok(None);
         }
         let payload = bytes.get(HEADER_SIZE..HEADER_SIZE + header.length as usize).unwrap_or_default();

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
-use crate::header::{Expect, HEADER_SIZE, Header, RecordPlace};
+use crate::header::{Expect, Form, HEADER_SIZE, Header, RecordPlace};
 use crate::meta_log::format::{END, JOURNAL, LINK, LogInfo, PART, Parity, START, WRITE_BLOCKS_MAX, head_position};
 use crate::reading::read_each;
 use crate::zone_head::ZONE_HEAD;
@@ -323,7 +323,7 @@ impl ZoneReader {
             ZONE_HEAD => block == 0,
             _ => false,
         };
-        (known && !header.sliced).then_some(header)
+        (known && header.form == Form::Plain).then_some(header)
     }
 
     fn header(&self, block: u32) -> Option<Header> {
