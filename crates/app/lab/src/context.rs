@@ -116,6 +116,22 @@ impl Context {
         Ok(self.used(Profile::named(name).map_err(|error| LabError(error.0))?))
     }
 
+    /// The same of a drive that no row is of, so that no verdict depends on what nobody knows of it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn shown_profile(&self, name: &str) -> Result<Profile, LabError> {
+        Ok(self.shown(Profile::named(name).map_err(|error| LabError(error.0))?))
+    }
+
+    /// A profile as the run changes it, of a drive that no row is of.
+    pub(crate) fn shown(&self, profile: Profile) -> Profile {
+        let may_lose_turns = self.inputs.borrow().may_lose_turns;
+        let profile = self.used(profile);
+        self.inputs.borrow_mut().may_lose_turns = may_lose_turns;
+        profile
+    }
+
     /// A profile, which this run uses, as the run changes it.
     pub(crate) fn used(&self, mut profile: Profile) -> Profile {
         self.change.make(&mut profile);

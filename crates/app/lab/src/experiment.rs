@@ -24,7 +24,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// True if a drive of it has no write cache, so that it may lose a turn at a write in sequence.
+    /// True if a drive that rows are of has no write cache, so that it may lose a turn at a write in sequence.
     pub fn may_lose_turns(&self) -> bool {
         self.inputs.may_lose_turns
     }
@@ -35,7 +35,8 @@ impl Outcome {
 pub struct Runs {
     /// Its load is drawn, so that several seeds are better than one.
     pub seeds: bool,
-    /// Its drives have no write cache: nobody knows whether they lose a turn at each write in sequence, so that it runs both ways.
+    /// Drives that its rows are of have no write cache: nobody knows whether they lose a turn at each write in sequence, so that it runs both
+    /// ways.
     pub turns: bool,
 }
 

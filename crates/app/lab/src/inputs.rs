@@ -29,7 +29,7 @@ pub struct Inputs {
     pub hosts: BTreeMap<String, HostInput>,
     /// Options of each configuration, by its name.
     pub options: BTreeMap<String, String>,
-    /// A drive of it has no write cache, so that it may lose a turn at a write.
+    /// A drive that rows are of has no write cache, so that it may lose a turn at a write.
     #[serde(skip)]
     pub(crate) may_lose_turns: bool,
 }

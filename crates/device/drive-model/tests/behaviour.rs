@@ -47,6 +47,27 @@ fn a_drive_that_streams_writes_loses_no_turn_to_a_synchronous_writer_in_sequence
     assert!(two > 5.0, "writes that do not follow each other seek and wait for their block: {two} ms");
 }
 
+/// Verification brings a drive with a write cache round to the next block, but not a writer who comes later than that.
+#[test]
+fn a_flush_of_a_write_that_comes_late_waits_for_its_block() {
+    let mut drive = Drive::new(&Profile::named("ha10").unwrap(), 1);
+    let (mut now, mut waits) = (0, Vec::new());
+    for number in 0..20 {
+        drive.submit(now, 1, command(Op::Write, (1 << 24) + number * 6, 6));
+        drive.submit(now, 2, command(Op::Flush, 0, 0));
+        let (began, mut done) = (now, Vec::new());
+        while done.len() < 2 {
+            now = drive.next_event().unwrap();
+            drive.advance(now, &mut done);
+        }
+        waits.push(now - began);
+        // No whole number of turns.
+        now += 47 * MS;
+    }
+    // 47 ms behind a write's end lies the part of a turn that the block still has to come.
+    assert!(waits[1..].iter().all(|wait| (2 * MS..9 * MS).contains(wait)), "{waits:?}");
+}
+
 /// There is nothing that it could make durable: not even the write that is under way.
 #[test]
 fn without_a_write_cache_a_flush_waits_for_nothing() {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use shingle_runtime::{Contract, Instant, LocalBoxFuture, Runtime, UnixTime};
 
+use crate::lane::{Lane, TaskId};
 use crate::seeds::Random;
 use crate::timers::Timers;
 
@@ -21,10 +22,10 @@ const POLLS_AT_ONCE_MAX: u64 = 1_000_000;
 
 /// A simulation. Each has its own time, tasks and random numbers; one may run inside another.
 pub struct Sim {
-    world: Rc<World>,
+    pub(crate) world: Rc<World>,
 }
 
-struct World {
+pub(crate) struct World {
     seed: u64,
     now: Cell<Instant>,
     random: RefCell<Random>,
@@ -47,13 +48,8 @@ struct Task {
     /// The future to poll, and the waker to poll it with; away while it is polled.
     work: Option<(LocalBoxFuture<'static, ()>, Waker)>,
     state: Arc<TaskWaker>,
-}
-
-/// A task, by its slot and by its own number: a slot is used again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct TaskId {
-    slot: usize,
-    number: u64,
+    /// Of a program's thread; none if it takes no time of a processor.
+    lane: Option<Rc<Lane>>,
 }
 
 /// Tasks that can run. Wakers must be usable from any thread, hence the lock; there is only one thread.
@@ -164,12 +160,16 @@ impl World {
         let taken = {
             let mut tasks = self.tasks.borrow_mut();
             let task = tasks.slots.get_mut(id.slot).and_then(Option::as_mut).filter(|task| task.state.id == id);
-            task.and_then(|task| {
-                task.state.queued.store(false, Ordering::Relaxed);
-                task.work.take()
-            })
+            // A task that has ended may have been woken before.
+            let Some(task) = task else { return };
+            if let Some(lane) = task.lane.as_ref().filter(|lane| lane.free_at() > self.now.get()) {
+                let lane = lane.clone();
+                drop(tasks);
+                return self.put_off(id, lane);
+            }
+            task.state.queued.store(false, Ordering::Relaxed);
+            task.work.take()
         };
-        // A task that has ended may have been woken before.
         let Some((mut future, waker)) = taken else { return };
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut tasks = self.tasks.borrow_mut();
@@ -181,6 +181,40 @@ impl World {
         } else if let Some(task) = &mut tasks.slots[id.slot] {
             task.work = Some((future, waker));
         }
+    }
+
+    /// Puts a task off until its thread, which is busy, is not.
+    fn put_off(&self, id: TaskId, lane: Rc<Lane>) {
+        if lane.put_off(id) {
+            let (free, ready) = (self.timers.set(lane.free_at()), self.ready.clone());
+            self.spawn(Box::pin(async move {
+                free.await;
+                ready.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(lane.take_waiting());
+            }));
+        }
+    }
+
+    /// A timer.
+    pub(crate) fn sleep_until(&self, at: Instant) -> LocalBoxFuture<'static, ()> {
+        // The future keeps the timers alive and not the world: the world keeps the future.
+        Box::pin(self.timers.set(at))
+    }
+
+    /// Runs `task` in a thread's lane, or beside all threads.
+    pub(crate) fn spawn_in(&self, lane: Option<Rc<Lane>>, task: LocalBoxFuture<'static, ()>) {
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = tasks.free.pop().unwrap_or(tasks.slots.len());
+        let id = TaskId { slot, number: tasks.spawned };
+        tasks.spawned += 1;
+        let state = Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        let task = Task { work: Some((task, Waker::from(state.clone()))), state: state.clone(), lane };
+        if slot == tasks.slots.len() {
+            tasks.slots.push(Some(task));
+        } else {
+            tasks.slots[slot] = Some(task);
+        }
+        drop(tasks);
+        state.wake();
     }
 
     /// Lets time jump to the next timer.
@@ -223,24 +257,11 @@ impl Contract for World {
     }
 
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
-        // The future keeps the timers alive and not the world: the world keeps the future.
-        Box::pin(self.timers.set(self.now.get() + duration))
+        self.sleep_until(self.now.get() + duration)
     }
 
     fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
-        let mut tasks = self.tasks.borrow_mut();
-        let slot = tasks.free.pop().unwrap_or(tasks.slots.len());
-        let id = TaskId { slot, number: tasks.spawned };
-        tasks.spawned += 1;
-        let state = Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.ready.clone() });
-        let task = Task { work: Some((task, Waker::from(state.clone()))), state: state.clone() };
-        if slot == tasks.slots.len() {
-            tasks.slots.push(Some(task));
-        } else {
-            tasks.slots[slot] = Some(task);
-        }
-        drop(tasks);
-        state.wake();
+        self.spawn_in(None, task);
     }
 
     fn random(&self) -> u64 {

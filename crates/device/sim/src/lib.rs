@@ -15,6 +15,7 @@
 //! - SIM-6: a kill loses nothing, and makes nothing durable.
 //! - SIM-7: blocks that a modelled drive that translates inside was overwriting in their places when the power failed, and those
 //!   that its head overlaps, cannot be read in the image, durable or not, until they are written again.
+//! - SIM-8: a thread does one thing at a time, and a processor at most as many as it has cores.
 
 mod calls;
 pub mod clients;
@@ -26,10 +27,13 @@ mod effect;
 mod executor;
 mod faults;
 mod file;
+mod lane;
 pub mod lives;
 mod medium;
+mod processor;
 mod seeds;
 mod spoil;
+mod thread;
 mod timers;
 mod timing;
 
@@ -41,5 +45,7 @@ pub use executor::Sim;
 pub use faults::{Fault, FaultRule, Faults, Trigger};
 pub use file::{Mirrors, SimFile};
 pub use medium::Medium;
+pub use processor::{Costs, Processor};
 pub use seeds::{Random, Seeds, contents, seeds};
+pub use thread::Runtimes;
 pub use timing::TimedDrive;

@@ -115,7 +115,7 @@ impl Engine {
             segment_length: superblock.segment_length,
             framing: Framing::new(superblock.code, superblock.segment_length, hollow),
             index_place,
-            index: RefCell::new(Some(index)),
+            index: RefCell::new(Some(index.told(&rt))),
             paces,
             membership: Membership::default(),
             repairs: Repairs::default(),
@@ -159,7 +159,7 @@ impl Engine {
     }
 
     pub(crate) fn put_index(&self, index: Index) {
-        self.index.replace(Some(index));
+        self.index.replace(Some(index.told(&self.rt)));
     }
 
     pub(crate) fn running(&self) -> Result<()> {

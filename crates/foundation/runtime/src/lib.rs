@@ -16,8 +16,10 @@ pub mod owner;
 pub mod real;
 mod rest;
 mod time;
+mod work;
 
 pub use futures_util::future::LocalBoxFuture;
 pub use local::{Contract, Runtime, Task, TaskLost};
 pub use rest::Rests;
 pub use time::{Instant, UnixTime};
+pub use work::Work;

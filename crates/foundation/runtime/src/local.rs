@@ -9,6 +9,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::oneshot;
 
 use crate::time::{Instant, UnixTime};
+use crate::work::Work;
 
 /// Services of an executor. Engines use them through [`Runtime`].
 pub trait Contract {
@@ -24,6 +25,8 @@ pub trait Contract {
     fn random(&self) -> u64;
     /// Runs `work` where it may block: on another thread, or at once in a simulation.
     fn run_blocking(&self, work: Box<dyn FnOnce() + Send>);
+    /// Takes note that the caller has done `work` for so many things. Real work has taken its time already.
+    fn worked(&self, _work: Work, _things: u64) {}
 }
 
 /// A handle to the executor that runs the caller. Cheap to clone; stays on its thread.
@@ -118,5 +121,11 @@ impl Runtime {
             let _ = sender.send(work());
         }));
         receiver.await.map_err(|_| TaskLost)
+    }
+
+    /// Tells that the caller has just done `work` for so many things. In real time this does nothing; in a simulation
+    /// with a processor, the caller's thread is busy for as long as that takes from now on.
+    pub fn worked(&self, work: Work, things: u64) {
+        self.0.worked(work, things);
     }
 }

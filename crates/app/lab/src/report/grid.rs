@@ -91,6 +91,15 @@ impl Grid {
         Ok(())
     }
 
+    /// Takes in the rows of the same grid of another seed, each behind those of its system and host.
+    pub(crate) fn join(&mut self, other: Self) {
+        for row in other.rows {
+            let is = |known: &GridRow| known.system == row.system && known.host == row.host;
+            let at = self.rows.iter().rposition(is).map_or(self.rows.len(), |last| last + 1);
+            self.rows.insert(at, row);
+        }
+    }
+
     /// Values of a measure in the rows of a system behind a host, one for each seed.
     pub fn values(&self, system: &str, host: Host, measure: &str) -> Vec<f64> {
         let Some(at) = self.measures.iter().position(|known| known.name == measure) else { return Vec::new() };
@@ -221,6 +230,12 @@ mod tests {
         ));
         let page = grid.html(|text| text.replace('<', "&lt;"));
         assert!(page.contains("Some &lt;load>") && page.contains("<b class=no>1600!</b>"), "{page}");
+        let mut other = Grid::new("some", "Some <load>", &measures);
+        other.fill(&context, (&["cmr", "shingled"], &hosts, &[3]), |system| *system, measure).unwrap();
+        grid.join(other);
+        let seeds: Vec<u64> = grid.rows.iter().map(|row| row.seed).collect();
+        assert_eq!(seeds, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3]);
+        assert_eq!(grid.values("shingled", hosts[0], "longest"), [1600.0, 3200.0, 4800.0]);
         let failed =
             grid.fill(&context, (&["x"], &hosts, &[1]), |system| *system, |_, _, _| Err(LabError("no".to_owned())));
         assert_eq!(failed, Err(LabError("no".to_owned())));

@@ -12,7 +12,7 @@ use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
 use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
-use shingle_sim::{Sim, SimDevice};
+use shingle_sim::{Runtimes, Sim, SimDevice};
 use shingle_zoned::{DeviceError, MemoryDevice, ZonedDevice};
 
 use crate::context::Context;
@@ -150,7 +150,7 @@ impl LabArray {
         options: Options,
         buffer: Option<BufferFiles>,
     ) -> Result<Rig, LabError> {
-        let (devices, drives) = self.power_on(rt, self.media());
+        let (devices, drives) = self.power_on(&rt.into(), self.media());
         let format = FormatOptions { segment_length: self.segment_length, ..FormatOptions::new(self.code) };
         shingle_array_store::format(rt, &drives, &format).await.map_err(lab_error)?;
         let opened = ArrayStore::open_with_buffer(rt, &drives, &IndexPlace::Memory, options, buffer).await;
@@ -167,20 +167,36 @@ impl LabArray {
         media: Vec<MemoryDevice>,
         options: Options,
     ) -> Result<(Rig, RecoveryReport, Duration), LabError> {
-        let (devices, drives) = self.power_on(rt, media);
+        self.open_on(&rt.into(), media, options).await
+    }
+
+    /// The same by a program whose work may take time.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub async fn open_on(
+        &self,
+        runtimes: &Runtimes,
+        media: Vec<MemoryDevice>,
+        options: Options,
+    ) -> Result<(Rig, RecoveryReport, Duration), LabError> {
+        let (devices, drives) = self.power_on(runtimes, media);
+        let rt = &runtimes.program;
         devices.iter().for_each(|device| device.set_drive(Drive::new(&self.drive.profile, self.drive.every)));
         let began = rt.now();
         let (store, report) = ArrayStore::open(rt, &drives, &IndexPlace::Memory, options).await.map_err(lab_error)?;
         Ok((Rig { store, devices, array: self.clone() }, report, rt.now().since(began)))
     }
 
-    fn power_on(&self, rt: &Runtime, media: Vec<MemoryDevice>) -> (Vec<Rc<SimDevice>>, Vec<ArrayDrive>) {
-        let devices: Vec<Rc<SimDevice>> =
-            media.into_iter().map(|medium| Rc::new(SimDevice::without_power_cuts(rt, medium))).collect();
+    fn power_on(&self, runtimes: &Runtimes, media: Vec<MemoryDevice>) -> (Vec<Rc<SimDevice>>, Vec<ArrayDrive>) {
+        let devices: Vec<Rc<SimDevice>> = media
+            .into_iter()
+            .map(|medium| Rc::new(SimDevice::without_power_cuts(&runtimes.hardware, medium)))
+            .collect();
         devices.iter().for_each(|device| device.set_latency(LITTLE));
         let drive = |(number, device): (usize, &Rc<SimDevice>)| ArrayDrive {
             name: format!("{} {number}", self.drive.profile.name),
-            dev: HostDevice::new(Host::linux_6_10(), device.clone()),
+            dev: HostDevice::of_program(runtimes, Host::linux_6_10(), device.clone()),
         };
         let drives = devices.iter().enumerate().map(drive).collect();
         (devices, drives)

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
+use shingle_runtime::Work;
+use shingle_sim::Runtimes;
 use shingle_zoned::{DeviceFuture, DeviceResult, Geometry, ZoneInfo, ZoneOp, ZonedDevice};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
@@ -52,12 +54,36 @@ pub struct HostDevice {
     device: Rc<dyn ZonedDevice>,
     locks: RefCell<BTreeMap<ZoneId, Rc<Mutex<()>>>>,
     queue: Semaphore,
+    /// The program and the drive, if the program's work takes time.
+    runtimes: Option<Runtimes>,
 }
 
 impl HostDevice {
     /// `device`, for a program on `host`.
     pub fn new(host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
-        Rc::new(Self { host, device, locks: RefCell::default(), queue: host.permits() })
+        Rc::new(Self { host, device, locks: RefCell::default(), queue: host.permits(), runtimes: None })
+    }
+
+    /// The same for a program whose work takes time: it issues a command once it has done what comes before, and checks or
+    /// frames all bytes of it once.
+    pub fn of_program(runtimes: &Runtimes, host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
+        let runtimes = Some(runtimes.clone());
+        Rc::new(Self { host, device, locks: RefCell::default(), queue: host.permits(), runtimes })
+    }
+
+    /// The program gets here, having worked on so many bytes.
+    async fn issued(&self, bytes: u64) {
+        if let Some(runtimes) = &self.runtimes {
+            runtimes.program.worked(Work::Byte, bytes);
+            runtimes.caught_up().await;
+        }
+    }
+
+    /// The program has bytes to check.
+    fn checked(&self, bytes: u64) {
+        if let Some(runtimes) = &self.runtimes {
+            runtimes.program.worked(Work::Byte, bytes);
+        }
     }
 
     /// A place in the drive's queue. The queue is never closed, so that there is one in the end.
@@ -106,6 +132,10 @@ impl HostDevice {
     }
 }
 
+fn bytes_of(data: &[Bytes]) -> u64 {
+    data.iter().map(|piece| piece.len() as u64).sum()
+}
+
 /// Cuts a write into commands of at most `most` blocks.
 fn cut(at: Lba, data: Vec<Bytes>, most: Blocks) -> Vec<(Lba, Vec<Bytes>)> {
     let (mut commands, mut pieces, mut length, mut start) = (Vec::new(), Vec::new(), Blocks::ZERO, at);
@@ -137,15 +167,24 @@ impl ZonedDevice for HostDevice {
     }
 
     fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
-        Box::pin(self.read_cut(at, length))
+        Box::pin(async move {
+            self.issued(0).await;
+            let read = self.read_cut(at, length).await;
+            self.checked(length.bytes());
+            read
+        })
     }
 
     fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
-        Box::pin(self.write_cut(at, data))
+        Box::pin(async move {
+            self.issued(bytes_of(&data)).await;
+            self.write_cut(at, data).await
+        })
     }
 
     fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
         Box::pin(async move {
+            self.issued(bytes_of(&data)).await;
             let _place = self.place().await;
             self.device.append(zone, data).await
         })
@@ -153,6 +192,7 @@ impl ZonedDevice for HostDevice {
 
     fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
+            self.issued(0).await;
             let _place = self.place().await;
             self.device.manage(zone, op).await
         })
@@ -160,6 +200,7 @@ impl ZonedDevice for HostDevice {
 
     fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
+            self.issued(0).await;
             let _place = self.place().await;
             self.device.flush().await
         })

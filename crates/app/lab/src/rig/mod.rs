@@ -7,6 +7,7 @@ pub mod engine;
 pub mod files;
 pub mod host;
 pub mod opening;
+pub mod processor;
 pub mod scaling;
 pub(crate) mod server;
 pub mod ssd;

@@ -5,7 +5,8 @@ use crate::report::joined::{of_both, of_seeds};
 use crate::report::row::Row;
 use crate::runs::plan::Variation;
 
-/// The outcome of runs that differ in seed and hypothesis; pictures, grids and remarks are those of the first one.
+/// The outcome of runs that differ in seed and hypothesis; pictures and remarks are those of the first one, grids have rows of all seeds under
+/// the first hypothesis.
 pub fn join(runs: Vec<(Variation, Outcome)>) -> Outcome {
     let streams = |runs: &[(Variation, Outcome)], streams: bool| -> Vec<Vec<Row>> {
         let found = runs.iter().filter(|(variation, _)| variation.change.streams_writes == streams);
@@ -13,9 +14,14 @@ pub fn join(runs: Vec<(Variation, Outcome)>) -> Outcome {
     };
     let (lost, none_lost) = (streams(&runs, false), streams(&runs, true));
     let seeds = lost.len();
-    let mut runs = runs.into_iter().map(|(_, outcome)| outcome);
-    let mut joined = runs.next().unwrap_or_default();
-    runs.for_each(|other| joined.inputs.join(other.inputs));
+    let mut runs = runs.into_iter();
+    let Some((first, mut joined)) = runs.next() else { return Outcome::default() };
+    for (variation, other) in runs {
+        joined.inputs.join(other.inputs);
+        if variation.change == first.change {
+            joined.grids.iter_mut().zip(other.grids).for_each(|(grid, other)| grid.join(other));
+        }
+    }
     joined.rows = joined
         .rows
         .iter()
@@ -39,19 +45,24 @@ fn same(runs: &[Vec<Row>], id: &str) -> Vec<Row> {
 mod tests {
     use super::*;
     use crate::change::Change;
+    use crate::report::grid::{Grid, GridRow};
     use crate::report::row::{Better, Verdict};
 
     #[test]
     fn seeds_are_joined_first_and_hypotheses_then() {
         let run = |seed: u64, streams_writes: bool, ours: f64| {
             let row = |id: &str| Row::new(id, "x", Better::Higher).ours(ours).goal(10.0).judged();
-            let mut outcome = Outcome { rows: vec![row("one"), row("other")], ..Outcome::default() };
+            let mut grid = Grid::new("some", "Some load", &[]);
+            grid.rows.push(GridRow { system: "drive".to_owned(), host: "Linux", seed, cells: Vec::new() });
+            let mut outcome = Outcome { rows: vec![row("one"), row("other")], grids: vec![grid], ..Outcome::default() };
             outcome.inputs.seeds = vec![seed];
             (Variation { seed, change: Change { streams_writes, moved: None } }, outcome)
         };
         let runs = vec![run(1, false, 11.0), run(1, true, 8.0), run(2, false, 13.0), run(2, true, 12.0)];
         let joined = join(runs);
         assert_eq!(joined.inputs.seeds, [1, 2]);
+        let seeds: Vec<u64> = joined.grids[0].rows.iter().map(|row| row.seed).collect();
+        assert_eq!((joined.grids.len(), seeds), (1, vec![1, 2]), "of the first hypothesis");
         assert_eq!(joined.rows.len(), 2);
         let row = &joined.rows[0];
         assert_eq!((row.ours, row.worst.unwrap().ours, row.goal_met), (Some(11.0), Some(11.0), Some(Verdict::Depends)));

@@ -144,7 +144,13 @@ pub(super) const TARGETS: &[Target] = &[
         goal: Some("10 s"),
         judged: By(
             "recovery",
-            &["recovery, 20 TB at 60 %", "recovery, checkpoint", "recovery, journal", "recovery, scan"],
+            &[
+                "recovery, 20 TB at 60 %",
+                "recovery, 20 TB at 60 %, with the processor's time",
+                "recovery, checkpoint",
+                "recovery, journal",
+                "recovery, scan",
+            ],
         ),
     },
     Target {

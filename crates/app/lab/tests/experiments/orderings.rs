@@ -262,6 +262,16 @@ fn recovery() {
     assert!(scan > total / 2.0, "the scan is most of it: {scan} s of {total} s");
     let ours = ours(&found, "recovery, 20 TB at 60 %");
     assert!(ours <= 10.0 && ours < total / 5.0, "marks spare the scan: {ours} s and {total} s");
+    let with = row(&found, "recovery, 20 TB at 60 %, with the processor's time").ours.unwrap();
+    let server = |cores: u32| {
+        row(&found, &format!("recovery, 60 drives at once on {cores} cores, with the processor's time")).ours.unwrap()
+    };
+    assert!(
+        ours < with && with < server(48) && server(48) < server(7),
+        "{ours}, {with}, {} and {} s",
+        server(48),
+        server(7)
+    );
 }
 
 #[test]
@@ -315,6 +325,8 @@ fn an_array_is_snapshotted_opened_and_rebuilt() {
     let found = run("smore-recovery", &mut context);
     let id = "recovery of an array, no snapshot";
     assert!(ours(&found, id) < paper(&found, id), "digests off all drives");
+    let with = format!("{id}, with the processor's time");
+    assert!(ours(&found, id) < ours(&found, &with) && paper(&found, id) < paper(&found, &with), "work takes time");
     let id = "recovery of an array, a set more";
     assert!(ours(&found, id) < paper(&found, id));
 

@@ -50,8 +50,9 @@ impl Disk {
 
     /// Time when a transfer's first block comes by the head, which is on its track from `arrived` on.
     pub(super) fn turned(&self, arrived: Nanos, entry: &Entry, turn: &Rotation) -> Nanos {
-        if self.verify > 0.0 && self.write_cache && entry.op == Op::Write && entry.at == self.arm.next_block {
-            // The turns of verification include coming round to the next block.
+        let goes_on = entry.op == Op::Write && entry.at == self.arm.next_block && arrived <= self.arm.free_at;
+        if self.verify > 0.0 && self.write_cache && goes_on {
+            // The turns of verification include coming round to the next block; not if it came later.
             return arrived;
         }
         if self.streams(entry) {

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use redb::{ReadableTable, Table};
+use shingle_runtime::Work;
 
 use super::Index;
 use super::error::IndexResult;
@@ -70,6 +71,7 @@ impl Index {
         let (applied, objects) = applier.apply(changes)?;
         transaction.commit()?;
         self.count_objects(objects);
+        self.worked(Work::Change, changes.len() as u64);
         Ok(applied)
     }
 }

@@ -1,7 +1,7 @@
 //! The index: a B+ tree, by the library redb, of where the parts of objects lie, and of the objects that are complete.
 //!
 //! **Owns** the tree's tables and, on flash, its file and the mark that says it was left clean.
-//! **Knows nothing of** zones, markers, clocks: it is told what was written, and whether to believe it is the engine's.
+//! **Knows nothing of** zones, markers, times: it is told what was written, and whether to believe it is the engine's.
 //!
 //! Two tables. PARTS: (name, version, offset) to [`PartPlace`], all versions, complete or not. COMPLETE: (name, version,
 //! newest first) to size and attributes, one for each version whose last part is in PARTS. So the newest complete
@@ -35,6 +35,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{Builder, Database, Durability, WriteTransaction};
+use shingle_runtime::{Runtime, Work};
 
 #[allow(unused_imports)]
 pub(crate) use apply::{Applied, Change};
@@ -65,6 +66,8 @@ pub(crate) struct Index {
     changes: AtomicU64,
     /// Its file, if it is not in memory.
     file: Option<backend::IndexFile>,
+    /// Told of its work, if there is one.
+    runtime: Option<Runtime>,
 }
 
 impl Index {
@@ -104,7 +107,18 @@ impl Index {
     }
 
     fn with(database: Database, objects: u64, file: Option<backend::IndexFile>) -> IndexResult<Self> {
-        Ok(Self { database, objects: AtomicU64::new(objects), changes: AtomicU64::new(0), file })
+        Ok(Self { database, objects: AtomicU64::new(objects), changes: AtomicU64::new(0), file, runtime: None })
+    }
+
+    /// The same index, which tells `runtime` of its work.
+    pub(crate) fn told(self, runtime: &Runtime) -> Self {
+        Self { runtime: Some(runtime.clone()), ..self }
+    }
+
+    fn worked(&self, work: Work, entries: u64) {
+        if let Some(runtime) = &self.runtime {
+            runtime.worked(work, entries);
+        }
     }
 
     /// A transaction for changes.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use shingle_runtime::{Runtime, Work};
 
 use super::Index;
 use super::error::{IndexError, IndexResult};
@@ -28,6 +29,8 @@ pub(crate) struct Snapshot {
     view: IndexView,
     next: Next,
     number: u64,
+    /// Told of the work, if there is one.
+    runtime: Option<Runtime>,
 }
 
 /// The key of a part.
@@ -48,13 +51,13 @@ impl Index {
     /// Takes a snapshot: a read transaction of the tree, microseconds, whatever its size. Changes go on meanwhile; pages
     /// that they replace stay in the file until the snapshot is dropped.
     pub(crate) fn snapshot(&self) -> IndexResult<Snapshot> {
-        Snapshot::new(self.database.begin_read()?)
+        Snapshot::new(self.database.begin_read()?, self.runtime.clone())
     }
 }
 
 impl Snapshot {
-    pub(super) fn new(transaction: ReadTransaction) -> IndexResult<Self> {
-        Ok(Self { view: IndexView::new(&transaction)?, next: Next::Parts(None), number: 0 })
+    pub(super) fn new(transaction: ReadTransaction, runtime: Option<Runtime>) -> IndexResult<Self> {
+        Ok(Self { view: IndexView::new(&transaction)?, next: Next::Parts(None), number: 0, runtime })
     }
 
     /// The next chunk, of at most `max_bytes` unless one entry alone is larger (by name and attributes up to 258 KiB);
@@ -90,7 +93,7 @@ impl Snapshot {
         let from = after
             .map_or(Bound::Unbounded, |(name, version, offset)| Bound::Excluded((name.as_slice(), *version, *offset)));
         let mut chunk = wire::begin(PARTS_CHUNK, self.number);
-        let (mut previous, mut last) = (Previous::default(), None);
+        let (mut previous, mut last, mut entries) = (Previous::default(), None, 0);
         for entry in ReadableTable::range(&self.view.parts, (from, Bound::Unbounded))? {
             let (key, place) = entry?;
             let key = key.value();
@@ -99,7 +102,9 @@ impl Snapshot {
             }
             wire::put_part(&mut chunk, key, &place_from_bytes(place.value()), &mut previous);
             last = Some((key.1, key.2));
+            entries += 1;
         }
+        self.worked(entries);
         Ok((chunk, last.map(|(version, offset)| (previous.name, version, offset))))
     }
 
@@ -108,7 +113,7 @@ impl Snapshot {
         let from = after
             .map_or(Bound::Unbounded, |(name, version)| Bound::Excluded((name.as_slice(), newest_first(*version))));
         let mut chunk = wire::begin(OBJECTS_CHUNK, self.number);
-        let (mut previous, mut last) = (Previous::default(), None);
+        let (mut previous, mut last, mut entries) = (Previous::default(), None, 0);
         for entry in ReadableTable::range(&self.view.complete, (from, Bound::Unbounded))? {
             let (key, value) = entry?;
             let ((name, version), value) = (key.value(), value.value());
@@ -119,8 +124,16 @@ impl Snapshot {
             let (size, attributes) = complete_parts(value)?;
             wire::put_object(&mut chunk, (name, version), size, attributes, &mut previous);
             last = Some(version);
+            entries += 1;
         }
+        self.worked(entries);
         Ok((chunk, last.map(|version| (previous.name, version))))
+    }
+
+    fn worked(&self, entries: u64) {
+        if let Some(runtime) = &self.runtime {
+            runtime.worked(Work::Scan, entries);
+        }
     }
 
     fn end(&self) -> IndexResult<Vec<u8>> {
@@ -198,6 +211,7 @@ impl Loader {
         if number != self.number || self.ended {
             return Err(IndexError::Malformed("a chunk of a snapshot is missing, or out of its place"));
         }
+        let before = self.parts + self.versions;
         match kind {
             PARTS_CHUNK if self.last_object.is_none() => self.add_parts(bytes)?,
             OBJECTS_CHUNK => self.add_objects(bytes)?,
@@ -211,6 +225,7 @@ impl Loader {
             _ => return Err(IndexError::Malformed("a chunk of a snapshot is of an unknown kind, or out of its place")),
         }
         self.number += 1;
+        self.index.worked(Work::Load, self.parts + self.versions - before);
         self.pending += chunk.len();
         if self.pending >= LOAD_AT_ONCE {
             self.pending = 0;

@@ -76,6 +76,11 @@ impl Mark {
         self.chunks.is_empty()
     }
 
+    /// Records that it names.
+    pub(crate) fn records(&self) -> u64 {
+        self.chunks.values().flatten().map(|run| u64::from(run.count())).sum()
+    }
+
     /// Bytes that the record adds.
     pub(crate) fn cost(&self, id: ChunkId, record: &Located) -> usize {
         match self.chunks.get(&id) {

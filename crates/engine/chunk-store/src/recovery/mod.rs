@@ -58,7 +58,7 @@ use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{
     MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
 };
-use shingle_runtime::Runtime;
+use shingle_runtime::{Runtime, Work};
 use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
 
 pub use report::{Damage, RecoveryReport, StepReport};
@@ -212,7 +212,7 @@ pub(crate) async fn recover(
         load(recovered, &layout, dev.geometry(), whole, rt, &mut report)?;
     let began = rt.now();
     let context = ScanContext { dev: &dev, store, entries: &entries, ended: &ended, closed: &closed, whole, depth };
-    let mut zones = scan(&context, &layout, &mut loading, &mut report).await?;
+    let mut zones = scan(&context, &layout, rt, &mut loading, &mut report).await?;
     report.hidden |= loading.unread;
     let shown = |place: &Unread| options.accept_loss.iter().any(|shown| shown.has(place));
     let accepts = !options.accept_loss.is_empty() && report.unread.iter().all(shown);
@@ -381,6 +381,7 @@ fn load(
         }
         journal.push((decoded, entry.sequence));
     }
+    rt.worked(Work::Record, journal.len() as u64);
     report.replay.time = rt.now().since(began);
     report.replay.found = journal.len() as u64;
     let began = rt.now();
@@ -389,8 +390,13 @@ fn load(
     let mut closed = BTreeMap::new();
     for part in recovered.parts {
         match CheckpointPart::decode(&part).ok_or_else(|| senseless("checkpoint part"))? {
-            CheckpointPart::Zones(zones) => entries.extend(zones.into_iter().map(|entry| (entry.zone, entry))),
+            CheckpointPart::Zones(zones) => {
+                rt.worked(Work::Entry, zones.len() as u64);
+                entries.extend(zones.into_iter().map(|entry| (entry.zone, entry)));
+            }
             CheckpointPart::Chunks(chunks) => {
+                rt.worked(Work::Entry, chunks.len() as u64);
+                rt.worked(Work::Extent, chunks.iter().map(|chunk| chunk.runs.len() as u64).sum());
                 for chunk in chunks {
                     loading.load(chunk, &ended, |zone| layout.is_data(zone));
                 }
@@ -411,6 +417,7 @@ fn load(
             if ignore_marks {
                 continue;
             }
+            rt.worked(Work::Record, mark.records());
             report.marks.1 += cover(&mut entries, mark);
         }
         if let &JournalEntry::Open { zone, epoch, stream, landing } = &entry {
@@ -462,6 +469,7 @@ fn cover(entries: &mut BTreeMap<ZoneId, ZoneEntry>, mark: &Mark) -> u64 {
 async fn scan(
     context: &ScanContext<'_>,
     layout: &Layout,
+    rt: &Runtime,
     loading: &mut Loading,
     report: &mut RecoveryReport,
 ) -> Result<Vec<FoundZone>> {
@@ -469,7 +477,9 @@ async fn scan(
     let infos = data_zones(context.dev, layout).await?.into_iter().flatten();
     let mut scans = stream::iter(infos).map(|info| context.zone(info)).buffered(context.depth as usize);
     while let Some(scan) = scans.next().await {
-        found.push(scan.map_err(read_error)?.tell(loading, report));
+        let scan = scan.map_err(read_error)?;
+        rt.worked(Work::Record, scan.records());
+        found.push(scan.tell(loading, report));
     }
     Ok(found)
 }

@@ -116,6 +116,11 @@ pub(crate) struct ZoneScan {
 }
 
 impl ZoneScan {
+    /// Records that were found.
+    pub(crate) fn records(&self) -> u64 {
+        self.step.found
+    }
+
     /// Enters it into the chunks and the report.
     pub(crate) fn tell(self, loading: &mut Loading, report: &mut RecoveryReport) -> FoundZone {
         for (id, record) in self.records {

@@ -40,10 +40,12 @@ const JITTER: Jitter = Jitter { seed: 0, spindle_ppm: 200, wander_us: 5, complet
 pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
     let mut systems = Vec::new();
     for (name, profile) in DRIVES {
-        systems.push(System { name: name.to_owned(), profile: context.profile(profile)? });
+        let judged = [MEDIA_CACHE, MEDIA_CACHE_8TB].contains(&name);
+        let profile = if judged { context.profile(profile) } else { context.shown_profile(profile) }?;
+        systems.push(System { name: name.to_owned(), profile });
     }
     if let Some(own) = context.drive.as_ref().filter(|profile| !profile.kind.is_zoned()) {
-        systems.push(System { name: format!("{} (your own)", own.name), profile: context.used(own.clone()) });
+        systems.push(System { name: format!("{} (your own)", own.name), profile: context.shown(own.clone()) });
     }
     Ok(systems)
 }

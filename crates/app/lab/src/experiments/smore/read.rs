@@ -189,10 +189,16 @@ pub(super) async fn filled(
     seed: u64,
 ) -> Result<(Rig, Rc<Objects>), LabError> {
     let rig = array.format(rt, options).await?;
+    let load = fill(rt, &rig, sizes, full, seed).await?;
+    Ok((rig, load))
+}
+
+/// Fills an array to that share of its capacity.
+pub(super) async fn fill(rt: &Runtime, rig: &Rig, sizes: Sizes, full: f64, seed: u64) -> Result<Rc<Objects>, LabError> {
     let capacity = rig.capacity()? as f64;
     // The paper's two hours at the paper's rate, on its 766 GB.
     let snapshot_every = (capacity * 2.6) as u64;
     let load = Objects::new(rt, &rig.store, sizes, seed, snapshot_every);
     load.fill(WRITERS, (capacity * full) as u64).await?;
-    Ok((rig, load))
+    Ok(load)
 }
