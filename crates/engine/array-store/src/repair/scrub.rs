@@ -229,14 +229,13 @@ impl Engine {
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
             Examined::Holds(Holds { epoch, digest, closed, lost, .. }) => {
-                contents.bad = self.members_without_head(id, set, epoch).await;
                 // Members that end at one block have it there; but a snapshot may leave no room for it, and a zone that
-                // was replaced since has one all the same.
+                // was replaced since has one all the same. A digest is believed only with its zone's head.
                 let ends = || written.iter().map(|(_, blocks)| *blocks);
-                if closed && ends().min() == ends().max() && set.state() != SetState::Index {
-                    let members = set.ordered_members(id);
-                    contents.bad.extend(self.members_without_digest(id, &members, &written).await);
-                }
+                contents.bad = match closed && ends().min() == ends().max() && set.state() != SetState::Index {
+                    true => self.members_without_digest(id, &set.ordered_members(id), &written).await,
+                    false => self.members_without_head(id, set, epoch).await,
+                };
                 contents.unlisted.extend(lost.map(|why| (id, why)));
                 contents.items = digest.items;
             }
@@ -336,7 +335,12 @@ impl Engine {
     }
 
     /// Members that are there and do not end with a digest as they should.
-    async fn members_without_digest(&self, id: SetId, members: &[Member], written: &[(Member, u32)]) -> Vec<Member> {
+    async fn members_without_digest(
+        &self,
+        id: SetId,
+        members: &[Member],
+        written: &[(Member, u32)],
+    ) -> BTreeSet<Member> {
         let ends = written.iter().map(|&(member, end)| async move {
             let good = end > 0 && matches!(self.read_digest(id, members, member, end, u32::MAX).await, Ok(Some(_)));
             (!good).then_some(member)
