@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 23] = [
+const PREFIXES: [(&str, &str); 24] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -21,6 +21,7 @@ const PREFIXES: [(&str, &str); 23] = [
     ("crates/engine/array-store", "AS"),
     ("crates/engine/chunk-store", "CS"),
     ("crates/engine/record", "RC"),
+    ("crates/engine/translation", "TL"),
     ("crates/engine/zone-kit", "ZK"),
     ("crates/foundation/base", "BS"),
     ("crates/foundation/erasure", "EC"),
