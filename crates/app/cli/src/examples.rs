@@ -322,6 +322,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("shingle bench chunk-append", ""),
             ("shingle bench array-rebuild --json", "one JSON object as the last line"),
+            ("shingle bench map --extents 1000000", "a smaller map than that of 10 million extents"),
             ("shingle bench device --device /dev/sdb --json", "in zones that are empty"),
         ],
     ),

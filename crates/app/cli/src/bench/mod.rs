@@ -5,6 +5,7 @@ pub(crate) mod chunk;
 mod device;
 mod figure;
 mod limit;
+mod map;
 mod s3;
 mod scratch;
 mod simulator;
@@ -36,6 +37,8 @@ enum Name {
     S3Drives,
     /// Device commands through the simulator: writes in sequence, reads anywhere, and both.
     Simulator,
+    /// The extent map of translation layers beside a `BTreeMap`: lookups, inserts and changes at random, and bytes an extent.
+    Map,
     /// Writes of 1 MiB in sequence and random reads of 4 KiB through the device layer, beside fio's io_uring engine.
     Device,
 }
@@ -52,6 +55,9 @@ pub(crate) struct Bench {
     /// For `s3-drives`: the numbers of drives [default: 1,2,4,8,16,60].
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     drives: Vec<usize>,
+    /// For `map`: the number of extents [default: 10000000].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    extents: Option<u64>,
     #[command(flatten)]
     place: device::Where,
 }
@@ -63,6 +69,9 @@ impl Bench {
         }
         if !self.drives.is_empty() && !matches!(self.name, Name::S3Drives) {
             return Err(Failure::new("--drives is for `shingle bench s3-drives`"));
+        }
+        if self.extents.is_some() && !matches!(self.name, Name::Map) {
+            return Err(Failure::new("--extents is for `shingle bench map`"));
         }
         let (name, figures) = match self.name {
             Name::S3Drives => {
@@ -77,6 +86,7 @@ impl Bench {
             Name::ArrayRebuild => ("array-rebuild", array::rebuild()?),
             Name::S3 => ("s3", s3::run()?),
             Name::Simulator => ("simulator", simulator::run()?),
+            Name::Map => ("map", map::run(self.extents.unwrap_or(map::EXTENTS))?),
             Name::Device => ("device", device::run(&self.place)?),
         };
         for figure in &figures {
