@@ -24,7 +24,7 @@ const BEGINS: u64 = 1 << 31;
 const APART: u64 = 16;
 const SECTORS: u64 = 8;
 
-/// Bytes that the issue allows an extent.
+/// Goal: bytes an extent.
 const BYTES_MAX: f64 = 16.0;
 
 pub(crate) fn run(extents: u64) -> Outcome<Vec<Figure>> {
