@@ -11,7 +11,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures_util::future::LocalBoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, ready};
 
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 
@@ -49,13 +50,54 @@ pub trait BlockStore {
 
     /// Says that the sectors' bytes are not needed any more. Until they are written again, each reads as before or as zeros.
     fn trim(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, ()>;
+
+    /// Makes the sectors read as zeros. A store that can, writes nothing for it.
+    fn write_zeros(&self, offset: u64, length: u64, durability: Durability) -> LocalStoreFuture<'_, ()> {
+        write_in_pieces(self, offset, length, durability).boxed_local()
+    }
+
+    /// The sectors of an access, as runs in order that are all mapped or all not: at most `runs_max`, so that the last ones may
+    /// be left out. A store that cannot tell calls all of them mapped.
+    fn mapped(&self, offset: u64, length: u64, _runs_max: usize) -> LocalStoreFuture<'_, Vec<MappedRun>> {
+        ready(accessed(self, offset, length).map(|_| vec![MappedRun { offset, length, mapped: true }])).boxed_local()
+    }
+}
+
+/// Bytes that follow each other, all of them mapped or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedRun {
+    /// The first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// The store holds data for them. If not, they read as zeros.
+    pub mapped: bool,
+}
+
+/// Bytes of zeros that are written at once where a store has nothing better.
+const ZEROS: usize = 1 << 20;
+
+async fn write_in_pieces<S: BlockStore + ?Sized>(
+    store: &S,
+    offset: u64,
+    length: u64,
+    durability: Durability,
+) -> StoreResult<()> {
+    static PIECE: [u8; ZEROS] = [0; ZEROS];
+    let Range { start: mut at, end } = accessed(store, offset, length)?;
+    while at < end {
+        let now = (end - at).min(ZEROS as u64);
+        store.write(at, vec![Bytes::from_static(&PIECE[..now as usize])], durability).await?;
+        at += now;
+    }
+    Ok(())
 }
 
 /// The bytes that an access touches, if it is of whole sectors inside the store. (API-BLK-1)
 ///
 /// # Errors
 /// `Invalid`, with the place and the rule.
-pub fn accessed(store: &dyn BlockStore, offset: u64, length: u64) -> StoreResult<Range<u64>> {
+pub fn accessed<S: BlockStore + ?Sized>(store: &S, offset: u64, length: u64) -> StoreResult<Range<u64>> {
     let (size, sector) = (store.size_bytes(), store.sector_bytes().max(1));
     let invalid = |rule: String| {
         Err(StoreError::new(StoreErrorKind::Invalid, format!("an access of {length} bytes at {offset}: {rule}")))
