@@ -1,16 +1,40 @@
 //! The data plane of translation layers: random writes on zoned drives. (FSTL, section III.)
 //!
-//! The plane will write at frontiers in zones, keep an extent map of the sectors of a volume, journal the map with the data,
-//! and copy and reset zones as a controller asks. So far it has the map, and the places that the map names.
+//! A [`Volume`] writes at frontiers in zones, out of place; keeps an extent map of its sectors in memory; journals each write with
+//! its data; and copies and resets zones as room is needed. See `docs/decisions/0081-translation-data-plane.md`.
 //!
-//! **Owns** the extent map of a volume, and the meaning of a place on the drive.
-//! **Knows nothing of** policies: a controller decides what is cleaned, and when.
+//! **Owns** the volume on a drive: formats, map, zones, recovery. **Knows nothing of** file systems and exports above it.
 //!
 //! # Invariants
-//! Those of the map, TL-MAP-1 to TL-MAP-4, are stated in [`ExtentMap`]'s module; those of places, TL-PLACE-1 and TL-PLACE-2, in [`Place`]'s.
+//! Each module states its own: TL-MAP and TL-PLACE of the map, TL-SIZE of the layout, TL-ORDER and TL-WRITE of writes, TL-READ of
+//! reads, TL-ZONE and TL-RESET of zones, TL-ROOM of room, TL-CKPT of checkpoints, TL-REC of recovery.
 
+mod checkpoint;
+mod clean;
+mod config;
+mod drive;
+mod engine;
+mod failure;
+mod format;
+mod identity;
+mod keeper;
+mod layout;
+mod lifecycle;
 mod map;
 mod place;
+mod read;
+mod recovery;
+mod state;
+mod stats;
+mod volume;
+mod write;
+mod zones;
 
+pub use config::{FormatOptions, Options};
+pub use format::ENGINE;
+pub use keeper::FREE_MIN;
 pub use map::{Extent, ExtentMap, LENGTH_MAX, Malformed};
 pub use place::{Place, Stride};
+pub use recovery::{RecoveryReport, Unknown};
+pub use stats::{Counters, VolumeStats};
+pub use volume::Volume;

@@ -22,6 +22,9 @@ pub struct Stride {
 }
 
 impl Stride {
+    /// Records of one sector and one block.
+    pub(crate) const ONE: Self = Self { sectors: 1, blocks: 1 };
+
     /// A full record holds `sectors` sectors, and the next one begins `blocks` blocks behind its begin. `None` unless both are at
     /// least 1 and a place can name all the sectors, 2,048.
     pub fn new(sectors: u32, blocks: u32) -> Option<Self> {

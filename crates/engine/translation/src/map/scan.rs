@@ -19,6 +19,26 @@ impl<const N: usize, const D: usize> ExtentMap<N, D> {
         self.directory.leaf(at)?.get(slot)
     }
 
+    /// Up to `most` extents from `from` on, in order; the first may begin before it. Returns where the next ones begin; `None` at the
+    /// end. So a long scan can be divided, while the map changes.
+    pub fn some(&self, from: u64, most: usize, mut each: impl FnMut(Extent)) -> Option<u64> {
+        let (mut at, mut slot) = self.not_before(from)?;
+        let (mut left, mut next) = (most, from);
+        while left > 0 {
+            let leaf = self.directory.leaf(at)?;
+            let end = leaf.count().min(slot + left);
+            left -= end - slot;
+            for extent in (slot..end).filter_map(|slot| leaf.get(slot)) {
+                next = extent.end();
+                each(extent);
+            }
+            if end == leaf.count() {
+                (at, slot) = (self.directory.after(at)?, 0);
+            }
+        }
+        Some(next)
+    }
+
     /// The parts of extents that lie in `range`, in order.
     pub fn within(&self, range: Range<u64>, mut each: impl FnMut(Extent)) {
         let Some((mut at, mut slot)) = self.not_before(range.start).filter(|_| !range.is_empty()) else { return };

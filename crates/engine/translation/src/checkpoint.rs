@@ -1,0 +1,100 @@
+//! Checkpoints: the zone table and the map, written while writes go on.
+//!
+//! The map is written bit by bit, so what a checkpoint has of a sector is of its start or younger. Recovery goes through all
+//! that happened since the start again, in its order, so each sector comes out as it was in the end.
+//!
+//! # Invariants
+//! - TL-CKPT-1: the zone table, and the place of the start in the journal, are of one moment: pairs that the table calls covered are
+//!   in the map, and those behind are found by scanning.
+//! - TL-CKPT-2: data that the map of a checkpoint names is durable before the checkpoint is complete.
+
+use std::rc::Rc;
+
+use shingle_base::ZoneId;
+
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::format::{PartWriter, ZoneEntry};
+use crate::map::Extent;
+use crate::state::State;
+use crate::zones::Status;
+
+/// Extents that are encoded in one step.
+const STEP: usize = 4096;
+
+impl Engine {
+    pub(crate) async fn write_checkpoint(self: Rc<Self>) -> Result<(), Failure> {
+        self.state.borrow().running()?;
+        let written = self.clone().write_parts().await;
+        if let Err(failure) = &written {
+            self.stop(failure.clone());
+        }
+        self.wakes.keeper.notify_one();
+        written
+    }
+
+    async fn write_parts(self: Rc<Self>) -> Result<(), Failure> {
+        // TL-CKPT-1: nothing comes between these two.
+        let (begun, table) = (self.log.begin_checkpoint(), table_of(&self.state.borrow()));
+        let mut writer = begun.await?;
+        let mut parts = PartWriter::zones();
+        for entry in &table {
+            parts.zone(entry);
+            if parts.is_full()
+                && let Some(part) = parts.take()
+            {
+                writer.part(part).await?;
+            }
+        }
+        if let Some(part) = parts.take() {
+            writer.part(part).await?;
+        }
+        let (mut parts, mut from) = (PartWriter::extents(), Some(0));
+        while let Some(next) = from {
+            let mut extents = Vec::with_capacity(STEP);
+            from = self.state.borrow().map.some(next, STEP, |extent| extents.push(since(extent, next, &self)));
+            for extent in &extents {
+                parts.extent(extent);
+                if parts.is_full()
+                    && let Some(part) = parts.take()
+                {
+                    writer.part(part).await?;
+                }
+            }
+            self.rt.yield_now().await;
+        }
+        if let Some(part) = parts.take() {
+            writer.part(part).await?;
+        }
+        // TL-CKPT-2
+        self.flush().await?;
+        writer.finish().await?;
+        let mut state = self.state.borrow_mut();
+        for ZoneEntry { zone, epoch, .. } in table.into_iter().filter(|entry| entry.closed) {
+            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
+                entry.covered = true;
+            }
+        }
+        state.emptied = true;
+        state.counters.checkpoints += 1;
+        Ok(())
+    }
+}
+
+/// The part of an extent from sector `from` on: what lies before was written already.
+fn since(extent: Extent, from: u64, engine: &Engine) -> Extent {
+    extent.part(&(from..u64::MAX), engine.drive.layout.shape.stride())
+}
+
+/// Zones in use.
+fn table_of(state: &State) -> Vec<ZoneEntry> {
+    let used = state.zones.iter().filter(|(_, zone)| matches!(zone.status, Status::Open | Status::Closed));
+    let entry = |(id, zone): (ZoneId, &crate::zones::Zone)| ZoneEntry {
+        zone: id,
+        epoch: zone.epoch,
+        stream: zone.stream,
+        closed: zone.status == Status::Closed,
+        covered: zone.next,
+    };
+    used.map(entry).collect()
+}

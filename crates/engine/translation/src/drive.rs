@@ -1,0 +1,50 @@
+//! The drive of a volume, and the volume's shape on it.
+
+use std::rc::Rc;
+
+use shingle_base::{Blocks, BufferPool, Lba, StoreId, ZoneId};
+use shingle_record::RecordPlace;
+use shingle_store_api::{StoreError, StoreErrorKind};
+use shingle_zone_kit::Flusher;
+use shingle_zoned::{DeviceError, DeviceErrorKind, Geometry, ZonedDevice};
+
+use crate::layout::Layout;
+
+/// Bytes of buffers that are kept for the next use.
+const POOLED: usize = 32 << 20;
+
+/// A drive with a volume.
+pub(crate) struct Drive {
+    pub(crate) dev: Rc<dyn ZonedDevice>,
+    pub(crate) geometry: Geometry,
+    pub(crate) flush: Flusher,
+    pub(crate) store: StoreId,
+    pub(crate) layout: Layout,
+    pub(crate) pool: BufferPool,
+}
+
+impl Drive {
+    pub(crate) fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, layout: Layout) -> Self {
+        let (geometry, flush) = (dev.geometry().clone(), Flusher::new(dev.clone()));
+        Self { dev, geometry, flush, store, layout, pool: BufferPool::new(POOLED) }
+    }
+
+    /// Address of a zone's block.
+    pub(crate) fn block(&self, zone: ZoneId, block: u32) -> Lba {
+        self.geometry.start_of(zone) + Blocks(u64::from(block))
+    }
+
+    /// The place of a record.
+    pub(crate) fn place(&self, zone: ZoneId, epoch: u64, block: u32) -> RecordPlace {
+        RecordPlace { store: self.store, epoch, zone, block }
+    }
+}
+
+/// A device's error, as callers of a volume see it.
+pub(crate) fn device_error(error: DeviceError) -> StoreError {
+    let kind = match error.kind {
+        DeviceErrorKind::Gone => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Device,
+    };
+    StoreError::caused(kind, error.to_string(), error)
+}

@@ -1,0 +1,156 @@
+//! An open volume: its parts together. Operations are in modules of their own.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use futures_util::FutureExt;
+use shingle_record::{MetaLog, SequenceSource};
+use shingle_runtime::Runtime;
+use shingle_store_api::StoreErrorKind;
+use shingle_zone_kit::Joint;
+use tokio::sync::Notify;
+
+use crate::config::Options;
+use crate::drive::Drive;
+use crate::failure::Failure;
+use crate::format::Entry;
+use crate::state::State;
+
+/// State of the keeper's task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Works,
+    /// It is to end.
+    Ends,
+    /// It has ended, or never began: no zone becomes free any more.
+    Ended,
+}
+
+/// Wakes of tasks.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    /// The keeper has something to do.
+    pub(crate) keeper: Notify,
+    /// Zones became free, or the keeper found that none will.
+    pub(crate) room: Notify,
+    /// A frontier has nothing to write.
+    pub(crate) idle: Notify,
+    /// The keeper has ended.
+    pub(crate) ended: Notify,
+}
+
+/// An open volume.
+pub(crate) struct Engine {
+    pub(crate) rt: Runtime,
+    pub(crate) options: Options,
+    pub(crate) drive: Drive,
+    /// Numbers of writes, moves and generations.
+    pub(crate) sequence: SequenceSource,
+    pub(crate) log: MetaLog,
+    checkpoints: Joint<Result<(), Failure>>,
+    pub(crate) state: RefCell<State>,
+    pub(crate) wakes: Wakes,
+    /// No more writes are taken.
+    pub(crate) closing: Cell<bool>,
+    pub(crate) keeping: Cell<Keeping>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        rt: &Runtime,
+        options: Options,
+        drive: Drive,
+        sequence: SequenceSource,
+        log: MetaLog,
+        state: State,
+    ) -> Rc<Self> {
+        Rc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            let checkpoints = Joint::new(move || {
+                let engine = this.upgrade();
+                async move {
+                    match engine {
+                        Some(engine) => engine.write_checkpoint().await,
+                        None => Err(Failure::gone()),
+                    }
+                }
+                .boxed_local()
+            });
+            let (rt, state) = (rt.clone(), RefCell::new(state));
+            let (wakes, closing, keeping) = (Wakes::default(), Cell::new(false), Cell::new(Keeping::Ended));
+            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, closing, keeping }
+        })
+    }
+
+    /// Journals an entry, which takes its place at once; the future completes once it is durable. `number` is its own.
+    pub(crate) fn journal(
+        self: &Rc<Self>,
+        entry: &Entry,
+        number: u64,
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let (journaled, engine) = (self.log.append(entry.encode(), number), self.clone());
+        async move {
+            journaled.await.map_err(|error| {
+                let failure = Failure::from(error);
+                engine.stop(failure.clone());
+                failure
+            })
+        }
+    }
+
+    /// Waits until the journal takes entries.
+    pub(crate) async fn journal_room(&self) -> Result<(), Failure> {
+        while !self.log.has_journal_room() {
+            self.checkpoint().await?;
+            if !self.log.has_journal_room() {
+                return Err(Failure::new(StoreErrorKind::Device, "too few of the zones for metadata can be written to"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint, or joins others who wait for one that has not begun.
+    pub(crate) async fn checkpoint(&self) -> Result<(), Failure> {
+        self.checkpoints.call().await
+    }
+
+    /// Makes every completed write durable. If that fails, writes may be lost of which callers think that they only have to be
+    /// flushed, so the volume stops.
+    pub(crate) async fn flush(&self) -> Result<(), Failure> {
+        let written: Vec<_> = {
+            let state = self.state.borrow();
+            state.running()?;
+            let zones = state.frontiers.iter().filter_map(|frontier| frontier.zone);
+            zones.filter_map(|zone| state.zones.get(zone).map(|entry| (zone, entry.epoch, entry.next))).collect()
+        };
+        if let Err(error) = self.drive.flush.flush().await {
+            let failure = Failure::from(error);
+            self.stop(failure.clone());
+            return Err(failure);
+        }
+        let mut state = self.state.borrow_mut();
+        for (zone, epoch, next) in written {
+            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
+                entry.durable = entry.durable.max(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume can go on no more: all who wait are told.
+    pub(crate) fn stop(&self, failure: Failure) {
+        let waiting: Vec<_> = {
+            let mut state = self.state.borrow_mut();
+            if state.stopped.is_none() {
+                tracing::error!(error = ?failure, "the volume has stopped");
+                state.stopped = Some(failure.clone());
+            }
+            state.frontiers.iter_mut().flat_map(|frontier| frontier.drain()).collect()
+        };
+        for done in waiting {
+            let _ = done.send(Err(failure.clone()));
+        }
+        self.wakes.keeper.notify_one();
+        self.wakes.room.notify_waiters();
+    }
+}

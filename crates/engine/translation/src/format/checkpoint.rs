@@ -1,0 +1,151 @@
+//! Parts of a checkpoint: the zone table, and the extents of the map.
+
+use shingle_base::ZoneId;
+use shingle_base::wire::Fields;
+
+use super::{push_six, six};
+use crate::map::Extent;
+use crate::place::Place;
+
+/// Bytes of a part at most: little memory, and few commands.
+const PART_BYTES: usize = 64 << 10;
+
+/// Kinds of parts.
+const ZONES: u8 = 1;
+const EXTENTS: u8 = 2;
+
+/// Bytes of a zone.
+pub(crate) const ZONE_BYTES: usize = 18;
+
+/// Bytes of an extent.
+pub(crate) const EXTENT_BYTES: usize = 16;
+
+/// A zone that is in use, as a checkpoint has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneEntry {
+    pub(crate) zone: ZoneId,
+    pub(crate) epoch: u64,
+    pub(crate) stream: u8,
+    /// Nothing more is written to it.
+    pub(crate) closed: bool,
+    /// Pairs before this block are in the map. If the zone is closed, nothing behind it counts.
+    pub(crate) covered: u32,
+}
+
+/// A part of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Zones(Vec<ZoneEntry>),
+    Extents(Vec<Extent>),
+}
+
+/// Collects entries of one kind into parts.
+pub(crate) struct PartWriter {
+    kind: u8,
+    entry: usize,
+    bytes: Vec<u8>,
+}
+
+impl PartWriter {
+    pub(crate) fn zones() -> Self {
+        Self { kind: ZONES, entry: ZONE_BYTES, bytes: vec![ZONES] }
+    }
+
+    pub(crate) fn extents() -> Self {
+        Self { kind: EXTENTS, entry: EXTENT_BYTES, bytes: vec![EXTENTS] }
+    }
+
+    pub(crate) fn zone(&mut self, entry: &ZoneEntry) {
+        self.bytes.extend(entry.zone.0.to_le_bytes());
+        self.bytes.extend(entry.epoch.to_le_bytes());
+        self.bytes.push(entry.stream);
+        self.bytes.push(u8::from(entry.closed));
+        self.bytes.extend(entry.covered.to_le_bytes());
+    }
+
+    pub(crate) fn extent(&mut self, extent: &Extent) {
+        push_six(&mut self.bytes, extent.lba);
+        self.bytes.extend(extent.sectors.to_le_bytes());
+        push_six(&mut self.bytes, extent.place.bits());
+    }
+
+    /// There is no room for another entry.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() + self.entry > PART_BYTES
+    }
+
+    /// The part, if it has any entries; others then go to the next one.
+    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
+        let part = std::mem::replace(&mut self.bytes, vec![self.kind]);
+        (part.len() > 1).then_some(part)
+    }
+}
+
+impl Part {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::new(bytes);
+        let kind = fields.u8()?;
+        let rest = bytes.len() - 1;
+        let part = match kind {
+            ZONES => Self::Zones((0..rest / ZONE_BYTES).map(|_| zone(&mut fields)).collect::<Option<_>>()?),
+            EXTENTS => Self::Extents((0..rest / EXTENT_BYTES).map(|_| extent(&mut fields)).collect::<Option<_>>()?),
+            _ => return None,
+        };
+        fields.end()?;
+        Some(part)
+    }
+}
+
+fn zone(fields: &mut Fields<'_>) -> Option<ZoneEntry> {
+    let (zone, epoch, stream) = (ZoneId(fields.u32()?), fields.counter()?, fields.u8()?);
+    let closed = match fields.u8()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    Some(ZoneEntry { zone, epoch, stream, closed, covered: fields.u32()? })
+}
+
+fn extent(fields: &mut Fields<'_>) -> Option<Extent> {
+    let (lba, sectors) = (six(fields)?, fields.u32()?);
+    Some(Extent { lba, sectors, place: Place::from_bits(six(fields)?)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_back_and_cut_ones_are_refused() {
+        let entries: Vec<_> = (0..5)
+            .map(|at| ZoneEntry { zone: ZoneId(at), epoch: 9, stream: 1, closed: at == 3, covered: 1 << at })
+            .collect();
+        let mut writer = PartWriter::zones();
+        entries.iter().for_each(|entry| writer.zone(entry));
+        let bytes = writer.take().unwrap();
+        assert_eq!(Part::decode(&bytes), Some(Part::Zones(entries)));
+        assert_eq!(writer.take(), None);
+        let extents: Vec<_> = (0..5u32)
+            .map(|at| Extent { lba: (1 << 47) + u64::from(at) * 9, sectors: at + 1, place: Place::from_bits(77 << at).unwrap() })
+            .collect();
+        let mut writer = PartWriter::extents();
+        extents.iter().for_each(|extent| writer.extent(extent));
+        let other = writer.take().unwrap();
+        assert_eq!(Part::decode(&other), Some(Part::Extents(extents)));
+        for (bytes, size) in [(bytes, ZONE_BYTES), (other, EXTENT_BYTES)] {
+            for cut in (0..bytes.len()).filter(|cut| cut % size != 1) {
+                assert_eq!(Part::decode(&bytes[..cut]), None, "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_full_before_it_is_too_long() {
+        let mut writer = PartWriter::extents();
+        let extent = Extent { lba: 1, sectors: 1, place: Place::LOST };
+        while !writer.is_full() {
+            writer.extent(&extent);
+        }
+        assert!(writer.take().unwrap().len() <= PART_BYTES);
+    }
+}

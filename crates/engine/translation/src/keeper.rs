@@ -1,0 +1,123 @@
+//! The keeper: one task that sees to free zones and checkpoints.
+//!
+//! # Invariants
+//! - TL-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, a complete checkpoint has all that was written in it,
+//!   what displaced its sectors is durable, and a durable entry of the journal says that it is over.
+//! - TL-ROOM-1: writers leave [`COPY_RESERVE`] zones to copies, so copying can go on however full the drive is.
+
+use std::rc::Rc;
+
+use shingle_base::ZoneId;
+
+use crate::engine::{Engine, Keeping};
+use crate::failure::Failure;
+use crate::format::Entry;
+use crate::state::State;
+use crate::zones::{Status, Zone};
+
+/// Free zones that writers leave to copies.
+pub(crate) const COPY_RESERVE: u32 = 2;
+
+/// The least number of free zones before cleaning ends.
+pub const FREE_MIN: u32 = COPY_RESERVE + 2;
+
+impl Engine {
+    /// Too few zones are free.
+    pub(crate) fn wants_room(&self, state: &State) -> bool {
+        state.zones.free() < self.options.low_water.max(FREE_MIN)
+    }
+
+    /// Works until the volume closes or stops.
+    pub(crate) async fn keep(self: Rc<Self>) {
+        while self.keeping.get() == Keeping::Works && self.state.borrow().stopped.is_none() {
+            let woken = self.wakes.keeper.notified();
+            match self.keep_once().await {
+                Ok(true) => {}
+                Ok(false) => woken.await,
+                // The volume has stopped, and all have been told.
+                Err(_) => break,
+            }
+        }
+        self.keeping.set(Keeping::Ended);
+        self.wakes.room.notify_waiters();
+        self.wakes.ended.notify_one();
+    }
+
+    /// One thing that is to be done. False if there is none.
+    async fn keep_once(self: &Rc<Self>) -> Result<bool, Failure> {
+        if self.log.needs_checkpoint() {
+            self.checkpoint().await?;
+            return Ok(true);
+        }
+        if std::mem::take(&mut self.state.borrow_mut().emptied) && self.free_empty_zones().await? {
+            return Ok(true);
+        }
+        let (victim, uncovered) = {
+            let state = self.state.borrow();
+            if !self.wants_room(&state) {
+                return Ok(false);
+            }
+            (self.victim(&state), state.zones.iter().any(|(_, zone)| is_empty(zone) && !zone.covered))
+        };
+        if uncovered {
+            self.checkpoint().await?;
+            return Ok(true);
+        }
+        if let Some(victim) = victim
+            && self.clean(victim).await?
+        {
+            return Ok(true);
+        }
+        let mut state = self.state.borrow_mut();
+        state.hopeless = state.zones.free() <= COPY_RESERVE && !state.zones.iter().any(|(_, zone)| is_empty(zone));
+        drop(state);
+        self.wakes.room.notify_waiters();
+        Ok(false)
+    }
+
+    /// Frees the zones in which nothing lives (TL-RESET-1). False if there is none.
+    pub(crate) async fn free_empty_zones(self: &Rc<Self>) -> Result<bool, Failure> {
+        let may_end = |zone: &Zone| is_empty(zone) && zone.covered && zone.pins == 0 && zone.unsettled == 0;
+        let any = self.state.borrow().zones.iter().any(|(_, zone)| may_end(zone));
+        if !any {
+            return Ok(false);
+        }
+        // What displaced their sectors becomes durable. They are chosen before, for others may become empty meanwhile.
+        let chosen: Vec<(ZoneId, u64)> = {
+            let state = self.state.borrow();
+            state.zones.iter().filter(|(_, zone)| may_end(zone)).map(|(id, zone)| (id, zone.epoch)).collect()
+        };
+        self.flush().await?;
+        self.journal_room().await?;
+        let mut ended = Vec::with_capacity(chosen.len());
+        {
+            let mut state = self.state.borrow_mut();
+            for (id, epoch) in chosen {
+                let Some(zone) = state.zones.get_mut(id).filter(|zone| zone.epoch == epoch && may_end(zone)) else {
+                    continue;
+                };
+                if zone.broken {
+                    state.zones.bury(id);
+                    continue;
+                }
+                // It is in no table from here on, as its entry lies before that of any later checkpoint.
+                *zone = Zone::default();
+                ended.push((id, self.journal(&Entry::Reset { zone: id, epoch }, self.sequence.next())));
+            }
+        }
+        for (zone, journaled) in ended {
+            journaled.await?;
+            let clean = self.reset_device(zone).await?;
+            let mut state = self.state.borrow_mut();
+            state.zones.add_free(zone, !clean);
+            state.counters.freed += 1;
+            drop(state);
+            self.wakes.room.notify_waiters();
+        }
+        Ok(true)
+    }
+}
+
+fn is_empty(zone: &Zone) -> bool {
+    zone.status == Status::Closed && zone.live == 0
+}

@@ -1,0 +1,140 @@
+//! Reading: places are looked up, their zones are pinned, and all that is read is verified.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use shingle_zoned::read_patiently;
+
+use super::Run;
+use crate::drive::device_error;
+use crate::engine::Engine;
+use crate::map::Extent;
+use crate::place::Place;
+
+/// Commands of one read that are under way at once.
+const DEPTH: usize = 16;
+
+/// A zone that is not reset as long as this lives. (TL-READ-2)
+pub(crate) struct Pin {
+    engine: Rc<Engine>,
+    zone: ZoneId,
+}
+
+impl Pin {
+    pub(crate) fn new(engine: &Rc<Engine>, zone: ZoneId) -> Self {
+        if let Some(entry) = engine.state.borrow_mut().zones.get_mut(zone) {
+            entry.pins += 1;
+        }
+        Self { engine: engine.clone(), zone }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut state = self.engine.state.borrow_mut();
+        let Some(entry) = state.zones.get_mut(self.zone) else { return };
+        entry.pins -= 1;
+        if entry.pins == 0 && entry.live == 0 {
+            state.emptied = true;
+            drop(state);
+            self.engine.wakes.keeper.notify_one();
+        }
+    }
+}
+
+/// A run that is to be read: pinned, and of a known generation.
+struct Fetch {
+    run: Run,
+    epoch: u64,
+    _pin: Pin,
+}
+
+impl Engine {
+    /// Reads sectors. (TL-READ-1)
+    ///
+    /// # Errors
+    /// `Corrupt` if some of them are lost or damaged, `Device` if the drive fails.
+    pub(crate) async fn read(self: &Rc<Self>, lba: u64, sectors: u64) -> StoreResult<Bytes> {
+        let fetches = self.fetches(lba, sectors)?;
+        let data = self.fetch_all(fetches, sectors).await?;
+        self.state.borrow_mut().counters.sectors_read += sectors;
+        Ok(data)
+    }
+
+    /// Reads sectors at a place, which the map may not name any more. The caller has pinned its zone.
+    pub(crate) async fn read_place(self: &Rc<Self>, extent: Extent) -> StoreResult<Bytes> {
+        let mut runs = Vec::new();
+        Run::add(&mut runs, &extent, 0, self.drive.layout.shape);
+        let fetches = runs.into_iter().map(|run| self.pinned(run)).collect();
+        self.fetch_all(fetches, u64::from(extent.sectors)).await
+    }
+
+    /// Reads runs that hold so many sectors, but for those that are zeros.
+    async fn fetch_all(&self, fetches: Vec<Fetch>, sectors: u64) -> StoreResult<Bytes> {
+        let length = self.drive.layout.shape.bytes(sectors) as usize;
+        let mut out = self.drive.pool.take(length);
+        out.resize(length, 0);
+        let mut reading = stream::iter(fetches).map(|fetch| self.fetch(fetch)).buffer_unordered(DEPTH);
+        while let Some((fetch, raw)) = reading.next().await {
+            if self.extract(&fetch, &raw?, &mut out).is_err() {
+                // It may have been spoilt on the way.
+                let (fetch, again) = self.fetch(fetch).await;
+                self.extract(&fetch, &again?, &mut out)?;
+            }
+        }
+        drop(reading);
+        Ok(self.drive.pool.share(out))
+    }
+
+    /// The runs that hold sectors, in one step.
+    fn fetches(self: &Rc<Self>, lba: u64, sectors: u64) -> StoreResult<Vec<Fetch>> {
+        let shape = self.drive.layout.shape;
+        let mut runs = Vec::new();
+        let mut lost = None;
+        self.state.borrow().map.within(lba..lba + sectors, |extent: Extent| {
+            if extent.place == Place::LOST {
+                lost = lost.or(Some(extent.lba));
+            } else {
+                Run::add(&mut runs, &extent, shape.bytes(extent.lba - lba) as usize, shape);
+            }
+        });
+        if let Some(lost) = lost {
+            return Err(StoreError::new(StoreErrorKind::Corrupt, format!("sector {lost} of the volume is lost")));
+        }
+        Ok(runs.into_iter().map(|run| self.pinned(run)).collect())
+    }
+
+    fn pinned(self: &Rc<Self>, run: Run) -> Fetch {
+        let epoch = self.state.borrow().zones.get(run.zone).map_or(0, |entry| entry.epoch);
+        Fetch { epoch, _pin: Pin::new(self, run.zone), run }
+    }
+
+    async fn fetch(&self, fetch: Fetch) -> (Fetch, StoreResult<Bytes>) {
+        let run = &fetch.run;
+        let length = Blocks(u64::from(run.blocks.end - run.blocks.start));
+        let raw = read_patiently(&self.drive.dev, self.drive.block(run.zone, run.blocks.start), length).await;
+        (fetch, raw.map_err(device_error))
+    }
+
+    /// Puts the parts of a run in their places, verified.
+    fn extract(&self, fetch: &Fetch, raw: &[u8], out: &mut [u8]) -> StoreResult<()> {
+        let Fetch { run, epoch, .. } = fetch;
+        for part in &run.parts {
+            let place = self.drive.place(run.zone, *epoch, part.pair);
+            let bytes = raw.get((part.first - run.blocks.start) as usize * BLOCK_SIZE..).unwrap_or_default();
+            let mut at = part.at;
+            for slice in part.plan.extract(bytes, &place) {
+                let slice = slice.map_err(|error| {
+                    let text = format!("{}, pair at block {}: {error}", run.zone, part.pair);
+                    StoreError::new(StoreErrorKind::Corrupt, text)
+                })?;
+                out[at..at + slice.len()].copy_from_slice(slice);
+                at += slice.len();
+            }
+        }
+        Ok(())
+    }
+}

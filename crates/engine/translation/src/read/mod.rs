@@ -1,0 +1,11 @@
+//! Reads: the map tells the places, and each slice is verified by its place.
+//!
+//! # Invariants
+//! - TL-READ-1: no byte is returned that was not verified, or that no write put there: unmapped sectors are zeros.
+//! - TL-READ-2: a zone that is being read is not reset.
+
+mod fetch;
+mod plan;
+
+pub(crate) use fetch::Pin;
+use plan::Run;

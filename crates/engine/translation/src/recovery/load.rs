@@ -1,0 +1,147 @@
+//! Checkpoint and journal: the map and the zones as they were, and what is known of them since.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use shingle_base::ZoneId;
+use shingle_record::Recovered;
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+
+use crate::drive::Drive;
+use crate::format::{Entry, Move, Part, ZoneEntry};
+use crate::map::{Extent, ExtentMap};
+use crate::place::Place;
+use crate::write::STREAMS;
+
+/// A zone in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) epoch: u64,
+    pub(super) stream: u8,
+    /// Pairs before this block are in the checkpoint's map.
+    pub(super) covered: u32,
+    /// Nothing behind this block counts, and all before it was durable.
+    pub(super) end: Option<u32>,
+    /// The checkpoint has all of it.
+    pub(super) whole: bool,
+}
+
+/// Contents of checkpoint and journal.
+pub(super) struct Loaded {
+    pub(super) map: ExtentMap,
+    /// Zones in use.
+    pub(super) zones: BTreeMap<ZoneId, Known>,
+    /// Moves since the checkpoint's start, with their numbers.
+    pub(super) moves: Vec<(u64, Vec<Move>)>,
+    /// The highest number that they name.
+    pub(super) last: u64,
+}
+
+fn senseless(what: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, format!("a {what} in the metadata log makes no sense"))
+}
+
+/// Takes checkpoint and journal apart.
+pub(super) fn load(recovered: Recovered, drive: &Drive) -> StoreResult<Loaded> {
+    let (zones, extents) = parts(recovered.parts, drive)?;
+    let stride = drive.layout.shape.stride();
+    let map = ExtentMap::load(stride, extents).map_err(|_| senseless("checkpoint part"))?;
+    let mut loaded = Loaded { map, zones, moves: Vec::new(), last: recovered.sequence };
+    for entry in recovered.journal {
+        let decoded = Entry::decode(&entry.bytes).filter(|entry| makes_sense(entry, drive));
+        loaded.replay(decoded.ok_or_else(|| senseless("journal entry"))?, entry.sequence);
+    }
+    Ok(loaded)
+}
+
+type Parts = (BTreeMap<ZoneId, Known>, Vec<Extent>);
+
+fn parts(parts: Vec<Bytes>, drive: &Drive) -> StoreResult<Parts> {
+    let (mut zones, mut extents) = (BTreeMap::new(), Vec::new());
+    for part in parts {
+        match Part::decode(&part).ok_or_else(|| senseless("checkpoint part"))? {
+            Part::Zones(entries) => {
+                if !entries.iter().all(|entry| zone_makes_sense(entry, drive)) {
+                    return Err(senseless("zone of a checkpoint"));
+                }
+                let known = |entry: ZoneEntry| Known {
+                    epoch: entry.epoch,
+                    stream: entry.stream,
+                    covered: entry.covered,
+                    end: entry.closed.then_some(entry.covered),
+                    whole: entry.closed,
+                };
+                zones.extend(entries.into_iter().map(|entry| (entry.zone, known(entry))));
+            }
+            Part::Extents(more) => {
+                if !more.iter().all(|extent| extent_makes_sense(extent, drive)) {
+                    return Err(senseless("extent of a checkpoint"));
+                }
+                extents.extend(more);
+            }
+        }
+    }
+    Ok((zones, extents))
+}
+
+fn zone_makes_sense(entry: &ZoneEntry, drive: &Drive) -> bool {
+    drive.layout.is_data(entry.zone) && entry.stream < STREAMS && entry.covered <= drive.layout.shape.zone_blocks
+}
+
+fn extent_makes_sense(extent: &Extent, drive: &Drive) -> bool {
+    let last = extent.place.advance(extent.sectors.saturating_sub(1), drive.layout.shape.stride());
+    extent.sectors > 0
+        && extent.lba.checked_add(u64::from(extent.sectors)).is_some_and(|end| end <= drive.layout.sectors)
+        && (extent.place == Place::LOST || (is_place(extent.place, drive) && is_place(last, drive)))
+}
+
+/// A place in a data zone.
+fn is_place(place: Place, drive: &Drive) -> bool {
+    let shape = drive.layout.shape;
+    let (zone, block) = shape.home(place.record());
+    let end = u64::from(block) + u64::from(shape.pair_blocks(place.sector() + 1));
+    place != Place::LOST
+        && drive.layout.is_data(zone)
+        && place.sector() < shape.pair_sectors()
+        && end <= u64::from(shape.zone_blocks)
+}
+
+fn makes_sense(entry: &Entry, drive: &Drive) -> bool {
+    match entry {
+        Entry::Open { zone, stream, .. } => drive.layout.is_data(*zone) && *stream < STREAMS,
+        Entry::Closed { zone, end, .. } => drive.layout.is_data(*zone) && *end <= drive.layout.shape.zone_blocks,
+        Entry::Reset { zone, .. } => drive.layout.is_data(*zone),
+        Entry::Moved(moves) => moves.iter().all(|moved| {
+            let end = moved.lba.checked_add(u64::from(moved.sectors));
+            end.is_some_and(|end| end <= drive.layout.sectors) && is_place(moved.from, drive) && is_place(moved.to, drive)
+        }),
+    }
+}
+
+impl Loaded {
+    /// Goes on by one entry of the journal.
+    fn replay(&mut self, entry: Entry, number: u64) {
+        self.last = self.last.max(number);
+        match entry {
+            Entry::Open { zone, epoch, stream } => {
+                self.last = self.last.max(epoch);
+                let opened = Known { epoch, stream, covered: 0, end: None, whole: false };
+                let known = self.zones.entry(zone).or_insert(opened);
+                if known.epoch < epoch {
+                    *known = opened;
+                }
+            }
+            Entry::Closed { zone, epoch, end } => {
+                if let Some(known) = self.zones.get_mut(&zone).filter(|known| known.epoch == epoch) {
+                    known.end = Some(end);
+                }
+            }
+            Entry::Reset { zone, epoch } => {
+                if self.zones.get(&zone).is_some_and(|known| known.epoch <= epoch) {
+                    self.zones.remove(&zone);
+                }
+            }
+            Entry::Moved(moves) => self.moves.push((number, moves)),
+        }
+    }
+}

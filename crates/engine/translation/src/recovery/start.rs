@@ -1,0 +1,156 @@
+//! The state that a volume begins with, and the steps before it may be used.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::try_join_all;
+use shingle_base::ZoneId;
+use shingle_store_api::StoreResult;
+use shingle_zoned::ZoneState;
+
+use super::Found;
+use super::load::Loaded;
+use super::report::RecoveryReport;
+use super::scan::FoundZone;
+use crate::drive::Drive;
+use crate::engine::{Engine, Keeping};
+use crate::format::Entry;
+use crate::map::{Extent, ExtentMap};
+use crate::place::Place;
+use crate::zones::{Status, Zone, ZoneTable};
+
+/// Something that a zone needs before the volume may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It is not written on: the journal is to say where it ends.
+    Close { zone: ZoneId, epoch: u64, end: u32, release: bool },
+    /// It is free, and the drive has it active.
+    Reset(ZoneId),
+}
+
+/// Zones that streams go on in, by stream.
+type Frontiers = BTreeMap<u8, ZoneId>;
+
+/// The zone table.
+pub(super) fn table(
+    drive: &Drive,
+    loaded: &Loaded,
+    zones: &[FoundZone],
+    map: &ExtentMap,
+    report: &mut RecoveryReport,
+) -> (ZoneTable, Vec<Ending>, Frontiers) {
+    let mut table = ZoneTable::new(&drive.layout.data_zones);
+    let mut endings = Vec::new();
+    let frontiers = frontiers(drive, loaded, zones);
+    for FoundZone { info, end, .. } in zones {
+        let (zone, broken) = (info.zone, matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline));
+        let Some(known) = loaded.zones.get(&zone) else {
+            if broken {
+                table.bury(zone);
+            } else {
+                table.add_free(zone, info.written.0 > 0);
+                endings.extend(info.state.is_active().then_some(Ending::Reset(zone)));
+            }
+            continue;
+        };
+        let is_frontier = frontiers.get(&known.stream) == Some(&zone);
+        if let Some(entry) = table.get_mut(zone) {
+            let status = if is_frontier { Status::Open } else { Status::Closed };
+            let (stream, epoch, covered) = (known.stream, known.epoch, known.whole);
+            *entry = Zone { status, stream, epoch, next: *end, durable: *end, covered, broken, ..Zone::default() };
+        }
+        if !is_frontier && known.end.is_none() {
+            let release = !broken && info.state != ZoneState::Full && info.state != ZoneState::Empty;
+            endings.push(Ending::Close { zone, epoch: known.epoch, end: *end, release });
+        }
+    }
+    count(drive, map, &mut table, report);
+    (table, endings, frontiers)
+}
+
+/// Of each stream the newest zone that can be written on.
+fn frontiers(drive: &Drive, loaded: &Loaded, zones: &[FoundZone]) -> Frontiers {
+    let mut newest = BTreeMap::<u8, (u64, ZoneId)>::new();
+    for FoundZone { info, end, clean, .. } in zones {
+        let Some(known) = loaded.zones.get(&info.zone) else { continue };
+        let shut = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline | ZoneState::Full);
+        let room = drive.layout.shape.zone_blocks.saturating_sub((*end).max(1)) >= 2;
+        if *clean && !shut && room && u64::from(*end) == info.written.0 {
+            let entry = newest.entry(known.stream).or_insert((known.epoch, info.zone));
+            *entry = (*entry).max((known.epoch, info.zone));
+        }
+    }
+    newest.into_iter().map(|(stream, (_, zone))| (stream, zone)).collect()
+}
+
+/// Counts the sectors in zones (TL-ZONE-1), and those whose zone holds nothing.
+fn count(drive: &Drive, map: &ExtentMap, table: &mut ZoneTable, report: &mut RecoveryReport) {
+    map.within(0..drive.layout.sectors, |extent: Extent| {
+        let zone = drive.layout.shape.zone_of(extent.place);
+        let held = table.get(zone).is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
+        if held {
+            table.add_live(zone, u64::from(extent.sectors));
+        } else {
+            report.sectors_lost += u64::from(extent.sectors);
+        }
+    });
+}
+
+impl Found {
+    /// Makes durable what was found, and starts the keeper (TL-REC-4).
+    pub(crate) async fn start(self) -> StoreResult<(Rc<Engine>, RecoveryReport)> {
+        let Self { engine, report, endings } = self;
+        engine.lose_what_is_nowhere(report.sectors_lost);
+        engine.flush().await?;
+        engine.journal_room().await?;
+        let closed = endings.iter().filter_map(|ending| match *ending {
+            Ending::Close { zone, epoch, end, .. } => {
+                Some(engine.journal(&Entry::Closed { zone, epoch, end }, engine.sequence.next()))
+            }
+            Ending::Reset(_) => None,
+        });
+        try_join_all(closed.collect::<Vec<_>>()).await?;
+        for ending in endings {
+            match ending {
+                Ending::Close { zone, epoch, release: true, .. } => engine.release(zone, epoch).await,
+                Ending::Close { .. } => {}
+                Ending::Reset(zone) => {
+                    let clean = engine.reset_device(zone).await?;
+                    if let Some(entry) = engine.state.borrow_mut().zones.get_mut(zone) {
+                        entry.dirty = !clean;
+                    }
+                }
+            }
+        }
+        if !report.unknown.is_empty() {
+            // From now on it is settled: the map says that all of those blocks is known.
+            engine.checkpoint().await?;
+        }
+        engine.state.borrow_mut().emptied = true;
+        engine.keeping.set(Keeping::Works);
+        engine.rt.spawn_detached(engine.clone().keep());
+        Ok((engine, report))
+    }
+}
+
+impl Engine {
+    /// Sectors whose zone holds nothing are lost, and say so when they are read.
+    fn lose_what_is_nowhere(&self, lost: u64) {
+        if lost == 0 {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        let mut nowhere = Vec::new();
+        state.map.within(0..self.drive.layout.sectors, |extent| {
+            let zone = state.zones.get(self.drive.layout.shape.zone_of(extent.place));
+            let held = zone.is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
+            if !held && extent.place != Place::LOST {
+                nowhere.push(extent);
+            }
+        });
+        for extent in nowhere {
+            // Places behind the last one are lost, so one extent is enough, however long.
+            state.map.replace(extent.lba..extent.end(), Some(Place::LOST), |_| {});
+        }
+    }
+}

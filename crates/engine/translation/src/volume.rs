@@ -1,0 +1,201 @@
+//! A volume: sectors that can be written in any order, on a zoned drive.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::ready;
+use shingle_base::{Blocks, StoreId};
+use shingle_record::{MetaLog, NameKind, SequenceSource, SuperblockError, read_superblock, write_superblock};
+use shingle_runtime::Runtime;
+use shingle_store_api::{BlockStore, Durability, LocalStoreFuture, MappedRun, StoreError, StoreErrorKind, StoreResult, accessed};
+use shingle_zoned::{ZoneOp, ZonedDevice, report_patiently};
+
+use crate::config::{FormatOptions, Options};
+use crate::drive::device_error;
+use crate::engine::Engine;
+use crate::format::{ENGINE, VERSION};
+use crate::identity::{log_config, log_error};
+use crate::layout::Layout;
+use crate::recovery::{RecoveryReport, find};
+use crate::stats::VolumeStats;
+use crate::zones::Status;
+
+/// An open volume. A cheap handle; stays on the thread of its runtime.
+///
+/// Writes are durable when they complete if the drive has no volatile cache, else with the next flush.
+#[derive(Clone)]
+pub struct Volume {
+    engine: Rc<Engine>,
+}
+
+impl Volume {
+    /// Makes a volume on a drive. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive is too small, or holds a store or data and `force` is not given; `Device`.
+    pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: FormatOptions) -> StoreResult<StoreId> {
+        let geometry = dev.geometry().clone();
+        let (layout, block) = Layout::choose(&geometry, &options)?;
+        if !options.force {
+            refuse_used(&dev, &layout).await?;
+        }
+        let op = if geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
+        let infos = report_patiently(&dev, shingle_base::ZoneId(0), geometry.zone_count).await.map_err(device_error)?;
+        for info in infos.into_iter().filter(|info| info.state.is_active() && layout.is_data(info.zone)) {
+            dev.manage(info.zone, op).await.map_err(device_error)?;
+        }
+        let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
+        let superblock = shingle_record::Superblock {
+            store,
+            engine: ENGINE,
+            version: VERSION,
+            formatted: rt.unix_time(),
+            payload: block.encode().into(),
+        };
+        let config = log_config(store, &layout, 1);
+        let log = MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
+        if log.needs_checkpoint() {
+            let text = "too few of the zones for metadata can be written to; make the volume with more of them (`--metazones`)";
+            return Err(StoreError::new(StoreErrorKind::Device, text));
+        }
+        // Last, so that a format that was cut short leaves no volume.
+        write_superblock(&dev, layout.superzone, &superblock).await.map_err(device_error)?;
+        Ok(store)
+    }
+
+    /// Opens the volume on a drive, and starts its background work.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive holds no volume, or one of another version; `Corrupt` or `Unavailable` if metadata are damaged or
+    /// cannot be read; `Device`.
+    pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> StoreResult<(Self, RecoveryReport)> {
+        let (engine, report) = find(rt, dev, options).await?.start().await?;
+        Ok((Self { engine }, report))
+    }
+
+    /// What an opening would find. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn inspect(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> StoreResult<RecoveryReport> {
+        find(rt, dev, options).await.map(|found| found.report)
+    }
+
+    /// Writes a checkpoint: the next opening reads what was written since.
+    ///
+    /// # Errors
+    /// `Unavailable` once the volume has stopped, `Device`.
+    pub async fn checkpoint(&self) -> StoreResult<()> {
+        Ok(self.engine.checkpoint().await?)
+    }
+
+    /// Takes no more writes, finishes those under way, and writes a checkpoint.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub async fn close(self) -> StoreResult<()> {
+        self.engine.close().await
+    }
+
+    /// The volume's identity.
+    pub fn store(&self) -> StoreId {
+        self.engine.drive.store
+    }
+
+    /// What it did, and what it holds.
+    pub fn stats(&self) -> VolumeStats {
+        let state = self.engine.state.borrow();
+        let zones = || state.zones.iter().map(|(_, zone)| zone);
+        VolumeStats {
+            counters: state.counters,
+            sectors_mapped: zones().map(|zone| zone.live).sum(),
+            extents: state.map.len(),
+            map_bytes: state.map.memory_bytes(),
+            zones: zones().count() as u32,
+            zones_free: state.zones.free(),
+            zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
+        }
+    }
+
+    /// The sectors of an access.
+    fn sectors(&self, offset: u64, length: u64) -> StoreResult<(u64, u64)> {
+        let bytes = accessed(self, offset, length)?;
+        let shift = self.engine.drive.layout.shape.sector_shift;
+        Ok((bytes.start >> shift, (bytes.end - bytes.start) >> shift))
+    }
+
+    async fn change(
+        &self,
+        sectors: StoreResult<(u64, u64)>,
+        kind: NameKind,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) -> StoreResult<()> {
+        let (lba, sectors) = sectors?;
+        self.engine.write(lba, sectors, kind, data).await?;
+        if durability == Durability::Durable {
+            self.engine.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> StoreResult<()> {
+    let refused = |text: &str| {
+        let text = format!("the drive holds {text}; if nobody needs it, force the creation (`shingle volume create --force`)");
+        Err(StoreError::new(StoreErrorKind::Invalid, text))
+    };
+    match read_superblock(dev, layout.superzone).await {
+        Ok(_) | Err(SuperblockError::NewerVersion(_) | SuperblockError::Corrupt) => return refused("a store"),
+        Err(SuperblockError::Device(error)) => return Err(device_error(error)),
+        Err(_) => {}
+    }
+    let infos = report_patiently(dev, layout.superzone, u32::MAX).await.map_err(device_error)?;
+    let used = infos.iter().filter(|info| info.written > Blocks::ZERO).count();
+    if used > 0 { refused(&format!("no store, but {used} of its zones hold data")) } else { Ok(()) }
+}
+
+impl BlockStore for Volume {
+    fn size_bytes(&self) -> u64 {
+        let layout = &self.engine.drive.layout;
+        layout.shape.bytes(layout.sectors)
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        1 << self.engine.drive.layout.shape.sector_shift
+    }
+
+    fn read(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, Bytes> {
+        let sectors = self.sectors(offset, length);
+        async move {
+            let (lba, sectors) = sectors?;
+            self.engine.read(lba, sectors).await
+        }
+        .boxed_local()
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> LocalStoreFuture<'_, ()> {
+        let sectors = self.sectors(offset, data.iter().map(|piece| piece.len() as u64).sum());
+        self.change(sectors, NameKind::Data, data, durability).boxed_local()
+    }
+
+    fn flush(&self) -> LocalStoreFuture<'_, ()> {
+        async move { Ok(self.engine.flush().await?) }.boxed_local()
+    }
+
+    fn trim(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, ()> {
+        let sectors = self.sectors(offset, length);
+        self.change(sectors, NameKind::Discarded, Vec::new(), Durability::Cached).boxed_local()
+    }
+
+    fn write_zeros(&self, offset: u64, length: u64, durability: Durability) -> LocalStoreFuture<'_, ()> {
+        let sectors = self.sectors(offset, length);
+        self.change(sectors, NameKind::Zeros, Vec::new(), durability).boxed_local()
+    }
+
+    fn mapped(&self, offset: u64, length: u64, runs_max: usize) -> LocalStoreFuture<'_, Vec<MappedRun>> {
+        let runs = self.sectors(offset, length).map(|(lba, sectors)| self.engine.mapped(lba, sectors, runs_max));
+        ready(runs).boxed_local()
+    }
+}

@@ -1,0 +1,91 @@
+//! Copies that were written: sectors move to them where they still lie at the old place. (FSTL, section III-B, "safe copy".)
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use shingle_base::ZoneId;
+
+use super::draft::Draft;
+use super::piece::Piece;
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::format::{Entry, MOVES_MAX, Move};
+use crate::map::Extent;
+use crate::place::Place;
+use crate::state::State;
+
+impl Engine {
+    /// Moves the sectors of written copies (TL-WRITE-3). They are durable before anybody is told that they were moved.
+    pub(super) async fn enter_copies(self: &Rc<Self>, draft: Draft) -> Result<(), Failure> {
+        self.advance(&mut self.state.borrow_mut(), &draft);
+        self.flush().await?;
+        self.journal_room().await?;
+        let mut state = self.state.borrow_mut();
+        let mut moves = Vec::new();
+        let mut told = Vec::new();
+        for pair in draft.pairs {
+            let record = self.drive.block(draft.zone, pair.block);
+            let mut sector = 0;
+            for piece in pair.pieces {
+                if let Some(to) = Place::new(record, sector) {
+                    moves.extend(self.still_there(&state, &piece, to));
+                }
+                sector += piece.sectors;
+                told.extend(piece.done);
+            }
+        }
+        for Move { lba, sectors, to, .. } in &moves {
+            state.place(self.drive.layout.shape, *lba, u32::from(*sectors), Some(*to));
+            state.counters.sectors_copied += u64::from(*sectors);
+        }
+        state.counters.blocks_copied += u64::from(draft.end - draft.from);
+        for some in moves.chunks(MOVES_MAX) {
+            self.journal_moves(&mut state, some);
+        }
+        drop(state);
+        for done in told {
+            let _ = done.send(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// The sectors of a copy that lie where it was read.
+    fn still_there(&self, state: &State, piece: &Piece, to: Place) -> Vec<Move> {
+        let (Some(from), stride) = (piece.from, self.drive.layout.shape.stride()) else { return Vec::new() };
+        let mut moves = Vec::new();
+        state.map.within(piece.lba..piece.lba + u64::from(piece.sectors), |Extent { lba, sectors, place }| {
+            // Both are at most the piece's length, which is a pair's at most.
+            let onwards = (lba - piece.lba) as u32;
+            if place == from.advance(onwards, stride) {
+                moves.push(Move { lba, sectors: sectors as u16, from: place, to: to.advance(onwards, stride) });
+            }
+        });
+        moves
+    }
+
+    /// Journals moves. The zones they lead from wait until that is durable.
+    fn journal_moves(self: &Rc<Self>, state: &mut State, moves: &[Move]) {
+        let zones: BTreeSet<ZoneId> = moves.iter().map(|moved| self.drive.layout.shape.zone_of(moved.from)).collect();
+        for zone in &zones {
+            if let Some(entry) = state.zones.get_mut(*zone) {
+                entry.unsettled += 1;
+            }
+        }
+        let journaled = self.journal(&Entry::Moved(moves.to_vec()), self.sequence.next());
+        let engine = self.clone();
+        self.rt.spawn_detached(async move {
+            if journaled.await.is_err() {
+                return;
+            }
+            let mut state = engine.state.borrow_mut();
+            for zone in zones {
+                if let Some(entry) = state.zones.get_mut(zone) {
+                    entry.unsettled -= 1;
+                }
+            }
+            state.emptied = true;
+            drop(state);
+            engine.wakes.keeper.notify_one();
+        });
+    }
+}
