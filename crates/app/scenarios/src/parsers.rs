@@ -12,13 +12,14 @@ use shingle_record::{
     DataInfo, Expect, Header, Name, NameKind, Numbering, Pair, PairFramer, RecordPlace, RecordType, SlicePlan,
     Superblock, extract, judge_pair, parse_journal, read_zone_head,
 };
+use shingle_translation::parse as volume_parse;
 use shingle_zoned::parse_file_device;
 
 /// A parser by name.
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 29] = [
+pub const ALL: [Parser; 32] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -36,6 +37,9 @@ pub const ALL: [Parser; 29] = [
     ("chunk_superblock", parse::superblock),
     ("chunk_journal_entry", parse::journal_entry),
     ("chunk_checkpoint_part", parse::checkpoint_part),
+    ("volume_superblock", volume_parse::superblock),
+    ("volume_journal_entry", volume_parse::journal_entry),
+    ("volume_checkpoint_part", volume_parse::checkpoint_part),
     ("file_device", file_device),
     ("array_superblock", array_parse::superblock),
     ("array_superblock_chain", array_parse::superblock_chain),

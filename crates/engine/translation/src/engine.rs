@@ -103,7 +103,10 @@ impl Engine {
         while !self.log.has_journal_room() {
             self.checkpoint().await?;
             if !self.log.has_journal_room() {
-                return Err(Failure::new(StoreErrorKind::Device, "too few of the zones for metadata can be written to"));
+                return Err(Failure::new(
+                    StoreErrorKind::Device,
+                    "too few of the zones for metadata can be written to",
+                ));
             }
         }
         Ok(())

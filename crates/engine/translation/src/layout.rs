@@ -140,7 +140,9 @@ impl Layout {
                 return Ok((layout, block));
             }
             if options.metazones.is_some() {
-                return invalid(format!("{metazones} metazones cannot hold the map of such a volume; leave the number out"));
+                return invalid(format!(
+                    "{metazones} metazones cannot hold the map of such a volume; leave the number out"
+                ));
             }
             metazones += metazones.div_ceil(64);
         }
@@ -187,7 +189,8 @@ impl Layout {
             ));
         }
         let size_bytes = block.sectors.checked_mul(1 << block.sector_shift);
-        let layout = size_bytes.and_then(|bytes| Self::with(geometry, block.sector_shift, block.metazones, Some(bytes)).ok());
+        let layout =
+            size_bytes.and_then(|bytes| Self::with(geometry, block.sector_shift, block.metazones, Some(bytes)).ok());
         layout.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "the superblock makes no sense"))
     }
 

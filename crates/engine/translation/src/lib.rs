@@ -21,6 +21,7 @@ mod keeper;
 mod layout;
 mod lifecycle;
 mod map;
+pub mod parse;
 mod place;
 mod read;
 mod recovery;

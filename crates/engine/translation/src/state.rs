@@ -1,8 +1,8 @@
 //! Everything a volume holds in memory, changed only between two awaits (RT-1).
 
 use crate::failure::Failure;
-use crate::map::{Extent, ExtentMap};
 use crate::layout::Shape;
+use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
 use crate::stats::Counters;
 use crate::write::{COPIES, Frontier, STREAMS};

@@ -8,7 +8,9 @@ use futures_util::future::ready;
 use shingle_base::{Blocks, StoreId};
 use shingle_record::{MetaLog, NameKind, SequenceSource, SuperblockError, read_superblock, write_superblock};
 use shingle_runtime::Runtime;
-use shingle_store_api::{BlockStore, Durability, LocalStoreFuture, MappedRun, StoreError, StoreErrorKind, StoreResult, accessed};
+use shingle_store_api::{
+    BlockStore, Durability, LocalStoreFuture, MappedRun, StoreError, StoreErrorKind, StoreResult, accessed,
+};
 use shingle_zoned::{ZoneOp, ZonedDevice, report_patiently};
 
 use crate::config::{FormatOptions, Options};
@@ -143,7 +145,8 @@ impl Volume {
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> StoreResult<()> {
     let refused = |text: &str| {
-        let text = format!("the drive holds {text}; if nobody needs it, force the creation (`shingle volume create --force`)");
+        let text =
+            format!("the drive holds {text}; if nobody needs it, force the creation (`shingle volume create --force`)");
         Err(StoreError::new(StoreErrorKind::Invalid, text))
     };
     match read_superblock(dev, layout.superzone).await {

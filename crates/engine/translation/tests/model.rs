@@ -107,7 +107,7 @@ async fn life(rt: Runtime, seed: u64) {
 
 #[test]
 fn a_volume_is_as_its_model() {
-    for seed in seeds(30) {
+    for seed in seeds(10) {
         Sim::new(seed).run(move |rt| life(rt, seed));
     }
 }

@@ -28,8 +28,7 @@ impl Engine {
     pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> Result<bool, Failure> {
         let _pin = Pin::new(self, victim);
         let living = self.living_in(victim).await;
-        let mut copying =
-            stream::iter(self.batches(living)).map(|batch| self.copy(victim, batch)).buffered(BATCHES);
+        let mut copying = stream::iter(self.batches(living)).map(|batch| self.copy(victim, batch)).buffered(BATCHES);
         while let Some(copied) = copying.next().await {
             match copied {
                 Err(failure) if failure.kind == StoreErrorKind::NoSpace => return Ok(false),

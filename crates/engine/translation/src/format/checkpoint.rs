@@ -126,7 +126,11 @@ mod tests {
         assert_eq!(Part::decode(&bytes), Some(Part::Zones(entries)));
         assert_eq!(writer.take(), None);
         let extents: Vec<_> = (0..5u32)
-            .map(|at| Extent { lba: (1 << 47) + u64::from(at) * 9, sectors: at + 1, place: Place::from_bits(77 << at).unwrap() })
+            .map(|at| Extent {
+                lba: (1 << 47) + u64::from(at) * 9,
+                sectors: at + 1,
+                place: Place::from_bits(77 << at).unwrap(),
+            })
             .collect();
         let mut writer = PartWriter::extents();
         extents.iter().for_each(|extent| writer.extent(extent));

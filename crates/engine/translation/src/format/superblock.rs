@@ -62,7 +62,8 @@ impl Superblock {
     /// `None` for bytes that no format writes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let raw = RawSuperblock::read_from_bytes(bytes).ok()?;
-        let made = SECTOR_SHIFTS.contains(&raw.shift) && (1..SECTORS_END).contains(&raw.sectors.get());
+        let made =
+            SECTOR_SHIFTS.contains(&raw.shift) && (1..SECTORS_END).contains(&raw.sectors.get()) && raw.zero == [0; 7];
         made.then_some(Self {
             zone_size: raw.zone_size.get(),
             capacity: raw.capacity.get(),
@@ -80,8 +81,14 @@ mod tests {
 
     #[test]
     fn a_superblock_comes_back_and_others_are_refused() {
-        let block =
-            Superblock { zone_size: 65_536, capacity: 65_535, zone_count: 100, metazones: 7, sector_shift: 12, sectors: 9 };
+        let block = Superblock {
+            zone_size: 65_536,
+            capacity: 65_535,
+            zone_count: 100,
+            metazones: 7,
+            sector_shift: 12,
+            sectors: 9,
+        };
         let bytes = block.encode();
         assert_eq!(bytes.len(), 40);
         assert_eq!(Superblock::decode(&bytes), Some(block));

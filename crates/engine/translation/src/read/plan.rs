@@ -40,7 +40,8 @@ impl Run {
         while done < extent.sectors {
             let place = extent.place.advance(done, shape.stride());
             let (zone, pair) = shape.home(place.record());
-            let sectors = (shape.pair_sectors() - place.sector().min(shape.pair_sectors() - 1)).min(extent.sectors - done);
+            let sectors =
+                (shape.pair_sectors() - place.sector().min(shape.pair_sectors() - 1)).min(extent.sectors - done);
             let bytes = |sectors: u32| shape.bytes(u64::from(sectors)) as u32;
             let plan = PairPlan::new(bytes(place.sector()), bytes(sectors));
             let first = pair + plan.first_block().0 as u32;

@@ -113,7 +113,9 @@ fn makes_sense(entry: &Entry, drive: &Drive) -> bool {
         Entry::Reset { zone, .. } => drive.layout.is_data(*zone),
         Entry::Moved(moves) => moves.iter().all(|moved| {
             let end = moved.lba.checked_add(u64::from(moved.sectors));
-            end.is_some_and(|end| end <= drive.layout.sectors) && is_place(moved.from, drive) && is_place(moved.to, drive)
+            end.is_some_and(|end| end <= drive.layout.sectors)
+                && is_place(moved.from, drive)
+                && is_place(moved.to, drive)
         }),
     }
 }

@@ -1,6 +1,5 @@
 //! The pairs that were written since the checkpoint: those zones are read that were open then, or were opened since.
 
-
 use futures_util::{StreamExt, stream};
 use shingle_base::ZoneId;
 use shingle_record::{Expect, Header, Pair, Scanned, ZoneScanner, read_block};
@@ -170,7 +169,8 @@ fn pair_of(drive: &Drive, header: &Header, bytes: &[u8]) -> Option<Pair> {
 }
 
 fn is_ours(drive: &Drive, pair: &Pair) -> bool {
-    let end_of = |lba: u64, sectors: u32| lba.checked_add(u64::from(sectors)).is_some_and(|end| end <= drive.layout.sectors);
+    let end_of =
+        |lba: u64, sectors: u32| lba.checked_add(u64::from(sectors)).is_some_and(|end| end <= drive.layout.sectors);
     pair.kind == crate::format::PAIR
         && pair.sector_shift == drive.layout.shape.sector_shift
         && pair.names.iter().all(|name| end_of(name.lba, name.sectors))
@@ -190,7 +190,8 @@ async fn add_gap(
         let last = end - 1;
         let Some(block) = read_block(&drive.dev, drive.block(zone, last)).await? else { break };
         let expect = Expect::place(&drive.place(zone, epoch, last));
-        let pair = Pair::from_back(&block, &expect).ok().filter(|pair| is_ours(drive, pair) && pair.place.block >= gap.start);
+        let pair =
+            Pair::from_back(&block, &expect).ok().filter(|pair| is_ours(drive, pair) && pair.place.block >= gap.start);
         let Some(pair) = pair else { break };
         let blocks = end - pair.place.block;
         end = pair.place.block;
@@ -202,4 +203,3 @@ async fn add_gap(
     stretches.extend(found.into_iter().rev());
     Ok(())
 }
-

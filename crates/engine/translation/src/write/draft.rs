@@ -48,7 +48,9 @@ impl Engine {
         let mut draft = Draft { zone, epoch, from, end: from.max(1), pairs: Vec::new() };
         let queue = &mut state.frontiers[usize::from(stream)].queue;
         while draft.pairs.len() < PAIRS_MAX && !queue.is_empty() {
-            let Some(blocks) = (shape.zone_blocks - draft.end).checked_sub(1).filter(|&blocks| blocks > 0) else { break };
+            let Some(blocks) = (shape.zone_blocks - draft.end).checked_sub(1).filter(|&blocks| blocks > 0) else {
+                break;
+            };
             let mut left = shape.pair_sectors().min(blocks * shape.slice_sectors());
             let whole = left;
             let mut pieces: Vec<Piece> = Vec::new();
@@ -94,7 +96,8 @@ impl Engine {
 
 fn frame_pair(drive: &Drive, draft: &Draft, pair: &DraftPair, durable: u32) -> Bytes {
     let numbered = pair.pieces.iter().zip(pair.number..);
-    let name = |(piece, number): (&Piece, u64)| Name { lba: piece.lba, sectors: piece.sectors, kind: piece.kind, number };
+    let name =
+        |(piece, number): (&Piece, u64)| Name { lba: piece.lba, sectors: piece.sectors, kind: piece.kind, number };
     let side = Pair {
         kind: PAIR,
         place: drive.place(draft.zone, draft.epoch, pair.block),

@@ -53,7 +53,9 @@ impl Engine {
         kind: NameKind,
         data: Vec<Bytes>,
     ) -> Result<(), Failure> {
-        self.enqueue(WRITES, pieces_of(lba, sectors, kind, data, self.drive.layout.shape))?.await.unwrap_or_else(|_| Err(Failure::gone()))
+        self.enqueue(WRITES, pieces_of(lba, sectors, kind, data, self.drive.layout.shape))?
+            .await
+            .unwrap_or_else(|_| Err(Failure::gone()))
     }
 
     /// Puts pieces at the end of a stream's queue, at once. The receiver hears when the last one is written.

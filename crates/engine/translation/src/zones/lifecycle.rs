@@ -183,7 +183,11 @@ impl Engine {
     }
 
     /// Writes no more to a frontier's zone: takes note at once, and completes once that is durable. Its blocks are, by then.
-    pub(crate) fn end_zone(self: &Rc<Self>, stream: u8, zone: ZoneId) -> impl Future<Output = Result<(), Failure>> + use<> {
+    pub(crate) fn end_zone(
+        self: &Rc<Self>,
+        stream: u8,
+        zone: ZoneId,
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
         let ended = {
             let mut state = self.state.borrow_mut();
             state.frontiers[usize::from(stream)].zone = None;
