@@ -1,5 +1,6 @@
 //! A volume: sectors that can be written in any order, on a zoned drive.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -103,6 +104,11 @@ impl Volume {
     /// The volume's identity.
     pub fn store(&self) -> StoreId {
         self.engine.drive.store
+    }
+
+    /// The drive's zones that hold its data; those before hold metadata.
+    pub fn data_zones(&self) -> Range<u32> {
+        self.engine.drive.layout.data_zones.clone()
     }
 
     /// What it did, and what it holds.

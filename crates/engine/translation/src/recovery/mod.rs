@@ -9,7 +9,9 @@
 //!   behind it in its zone, and no end of the zone in the journal. A torn one never was.
 //! - TL-REC-3: a pair that is not whole and not torn counts as written: header or trailer tell its names, and its sectors fail when
 //!   they are read and cannot be verified. If neither tells them, the opening is refused.
-//! - TL-REC-4: what was found is durable, and the ends of zones are in the journal, before anybody is answered.
+//! - TL-REC-4: a torn pair with others behind it, of a drive with a volatile cache, stays torn: a checkpoint says so before anything
+//!   says that those are durable.
+//! - TL-REC-5: what was found is durable, and the ends of zones are in the journal, before anybody is answered.
 
 mod load;
 mod replay;
@@ -39,6 +41,8 @@ pub(crate) struct Found {
     pub(crate) engine: Rc<Engine>,
     pub(crate) report: RecoveryReport,
     endings: Vec<Ending>,
+    /// A checkpoint comes first.
+    settles: bool,
 }
 
 /// Finds a volume. Writes nothing.
@@ -61,6 +65,7 @@ pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Option
         state.frontiers[usize::from(stream)].zone = Some(zone);
     }
     report.extents = state.map.len();
+    let settles = !report.unknown.is_empty() || zones.iter().any(|zone| zone.scarred);
     let engine = Engine::new(rt, options, drive, sequence, log, state);
-    Ok(Found { engine, report, endings })
+    Ok(Found { engine, report, endings, settles })
 }

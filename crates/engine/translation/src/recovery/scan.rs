@@ -28,6 +28,8 @@ pub(super) struct FoundZone {
     pub(super) end: u32,
     /// It ends with a whole pair, and can be written on.
     pub(super) clean: bool,
+    /// Blocks that do not count lie between its pairs.
+    pub(super) scarred: bool,
 }
 
 /// Finds the pairs of all data zones, several zones at a time.
@@ -76,7 +78,7 @@ async fn reports(drive: &Drive) -> StoreResult<Vec<ZoneInfo>> {
 async fn scan_zone(drive: &Drive, info: ZoneInfo, known: Option<Known>) -> DeviceResult<(FoundZone, RecoveryReport)> {
     let mut report = RecoveryReport::default();
     let written = (info.written.0 as u32).min(drive.layout.shape.zone_blocks);
-    let mut zone = FoundZone { info, pairs: Vec::new(), end: written, clean: false };
+    let mut zone = FoundZone { info, pairs: Vec::new(), end: written, clean: false, scarred: false };
     let Some(known) = known else { return Ok((zone, report)) };
     let offline = info.state == ZoneState::Offline;
     if known.stream == COPIES {
@@ -92,7 +94,7 @@ async fn scan_zone(drive: &Drive, info: ZoneInfo, known: Option<Known>) -> Devic
         report.zones_scanned = 1;
         let stretches = look(drive, info.zone, &known, from..to, &mut report).await?;
         let judged = judge(info.zone, &stretches, known.end, &mut report);
-        (zone.pairs, zone.clean) = (judged.pairs, judged.clean);
+        (zone.pairs, zone.clean, zone.scarred) = (judged.pairs, judged.clean, judged.scarred);
         zone.end = known.end.unwrap_or(judged.end.max(known.covered));
     } else {
         zone.clean = known.covered <= written;

@@ -97,11 +97,15 @@ fn count(drive: &Drive, map: &ExtentMap, table: &mut ZoneTable, report: &mut Rec
 }
 
 impl Found {
-    /// Makes durable what was found, and starts the keeper (TL-REC-4).
+    /// Makes durable what was found, and starts the keeper (TL-REC-4, TL-REC-5).
     pub(crate) async fn start(self) -> StoreResult<(Rc<Engine>, RecoveryReport)> {
-        let Self { engine, report, endings } = self;
+        let Self { engine, report, endings, settles } = self;
         engine.lose_what_is_nowhere(report.sectors_lost);
         engine.flush().await?;
+        if settles {
+            // Blocks that do not count lie before some that do. The map settles it, before they pass for damage.
+            engine.checkpoint().await?;
+        }
         engine.journal_room().await?;
         let closed = endings.iter().filter_map(|ending| match *ending {
             Ending::Close { zone, epoch, end, .. } => {
@@ -121,10 +125,6 @@ impl Found {
                     }
                 }
             }
-        }
-        if !report.unknown.is_empty() {
-            // From now on it is settled: the map says that all of those blocks is known.
-            engine.checkpoint().await?;
         }
         engine.state.borrow_mut().emptied = true;
         engine.keeping.set(Keeping::Works);

@@ -39,6 +39,8 @@ pub(super) struct Judged {
     pub(super) end: u32,
     /// Nothing that does not count lies behind it.
     pub(super) clean: bool,
+    /// Pairs that count lie behind blocks that do not. These would pass for damage once all is durable.
+    pub(super) scarred: bool,
 }
 
 /// Judges a zone. `ended` is its end, if the journal has it: all before was durable.
@@ -53,12 +55,14 @@ pub(super) fn judge(zone: ZoneId, stretches: &[Stretch], ended: Option<u32>, rep
         match stretch {
             Stretch::Whole(pair) => {
                 judged.end = pair.place.block + shingle_record::pair_blocks(pair.length()).0 as u32;
+                judged.scarred |= !judged.clean;
                 judged.clean = true;
                 judged.pairs.push(pair.clone());
             }
             Stretch::Damaged { pair, blocks, unreadable } if *unreadable || durable > pair.place.block => {
                 report.damaged.push((pair.place.zone, pair.place.block));
                 judged.end = pair.place.block + blocks;
+                judged.scarred |= !judged.clean;
                 judged.clean = false;
                 judged.pairs.push(pair.clone());
             }

@@ -1,0 +1,7 @@
+//! Volumes: the contract, a model, power cuts at every command, and chains of lives with faults. One program, so that it links once.
+
+mod common;
+mod contract;
+mod crash;
+mod lives;
+mod model;
