@@ -30,7 +30,7 @@ pub async fn trimmed_sectors_read_as_before_or_as_zeros_until_they_are_written(
     shadow.verify(store).await.unwrap();
 }
 
-/// Whatever was there before, and until it is written again.
+/// Over data, trims and nothing, until they are written again.
 pub async fn zeros_are_read_where_zeros_were_written(_rt: Runtime, store: Rc<dyn BlockStore>) {
     let (store, shadow) = (&*store, shadow_of(&*store));
     let sectors = shadow.sectors();

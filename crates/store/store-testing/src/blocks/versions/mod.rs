@@ -202,7 +202,7 @@ impl Versions {
         }
     }
 
-    /// The power fails. Whatever is found from then on is durable, as a store has it before it answers. (ST-VERSION-2)
+    /// The power fails. All values found from then on are durable, as a store has them before it answers. (ST-VERSION-2)
     pub(super) fn cut(&mut self, rules: Rules) {
         if let [Version { kind: Kind::Start, .. }] = self.0[..] {
             self.0[0] = Version::at_the_start(self.0[0].value);

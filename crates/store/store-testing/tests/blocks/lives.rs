@@ -32,7 +32,7 @@ fn failed(error: DeviceError) -> StoreError {
 }
 
 impl Raw {
-    /// What a process that was killed left in the cache is flushed, so that nothing that is read is lost later.
+    /// Flushes the cache of a process that was killed, so that nothing that is read is lost later.
     async fn open(rt: &Runtime, device: &SimDevice, broken: bool) -> StoreResult<Rc<Self>> {
         device.flush().await.map_err(failed)?;
         Ok(Rc::new(Self { rt: rt.clone(), device: device.clone(), broken }))
@@ -150,13 +150,13 @@ fn chain(seed: u64, broken: bool) -> Result<Vec<Met>, String> {
 #[test]
 fn a_raw_drive_keeps_the_contract_through_chains_of_lives() {
     let (mut done, mut over) = (0, 0);
-    for seed in seeds(40) {
+    for seed in seeds(30) {
         let met = chain(seed, false).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
         done += met.iter().map(|life| life.done).sum::<u64>();
         over += met.iter().filter(|life| life.over).count();
     }
     let one = std::env::var_os("SHINGLE_SEED").is_some();
-    assert!(one || done > 10_000 && over > 80, "{done} calls, {over} lives that the power ended");
+    assert!(one || done > 10_000 && over > 60, "{done} calls, {over} lives that the power ended");
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! The block stores for tests keep the contract, and a store that stops dropped calls does not.
 
-mod disk;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use disk::{Contents, Defect, Disk};
 use shingle_sim::Sim;
 use shingle_store_api::BlockStore;
 use shingle_store_testing::blocks::MemoryBlocks;
 use shingle_store_testing::blocks::contract::{self, BYTES_MIN, BlockCase};
+
+use crate::disk::{Contents, Defect, Disk};
 
 fn in_memory(case: BlockCase, sector_bytes: u64) {
     Sim::new(1).run(move |rt| case(rt, Rc::new(MemoryBlocks::new(BYTES_MIN, sector_bytes))));
