@@ -61,7 +61,7 @@ fn cut(seed: u64, share: f64) -> usize {
             let survival = survival(&mut random, device.geometry());
             let again = SimDevice::new(&rt, &device.crash_image_with(seed, survival));
             shadow.cut();
-            let (volume, report2) = open(&rt, &again).await.unwrap_or_else(|error| panic!("{context}, again: {error}")); let g = again.geometry().clone(); eprintln!("DBG {context} {g:?} {survival:?}\n1: {report:?}\n2: {report2:?}");
+            let (volume, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("{context}, again: {error}"));
             shadow.verify(&volume).await.unwrap_or_else(|broken| panic!("{context}, and again: {broken}"));
         });
     }
