@@ -14,7 +14,7 @@ use shingle_base::ZoneId;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::format::{PartWriter, ZoneEntry};
+use crate::format::{Part, PartWriter, ZoneEntry};
 use crate::map::Extent;
 use crate::state::State;
 use crate::zones::Status;
@@ -36,7 +36,11 @@ impl Engine {
     async fn write_parts(self: Rc<Self>) -> Result<(), Failure> {
         // TL-CKPT-1: nothing comes between these two.
         let (begun, table) = (self.log.begin_checkpoint(), table_of(&self.state.borrow()));
+        let saved = self.state.borrow().saved.clone();
         let mut writer = begun.await?;
+        if !saved.is_empty() {
+            writer.part(Part::saved(&saved)).await?;
+        }
         let mut parts = PartWriter::zones();
         for entry in &table {
             parts.zone(entry);

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 
 use futures_util::FutureExt;
 use shingle_record::{MetaLog, SequenceSource};
-use shingle_runtime::Runtime;
+use shingle_runtime::{Instant, Runtime};
 use shingle_store_api::StoreErrorKind;
 use shingle_zone_kit::Joint;
 use tokio::sync::Notify;
@@ -33,6 +33,8 @@ pub(crate) struct Wakes {
     pub(crate) keeper: Notify,
     /// Zones became free, or the keeper found that none will.
     pub(crate) room: Notify,
+    /// A controller may have something to do.
+    pub(crate) control: Notify,
     /// A frontier has nothing to write.
     pub(crate) idle: Notify,
     /// The keeper has ended.
@@ -50,6 +52,8 @@ pub(crate) struct Engine {
     checkpoints: Joint<Result<(), Failure>>,
     pub(crate) state: RefCell<State>,
     pub(crate) wakes: Wakes,
+    /// When a caller last asked for something.
+    pub(crate) last_call: Cell<Instant>,
     /// No more writes are taken.
     pub(crate) closing: Cell<bool>,
     pub(crate) keeping: Cell<Keeping>,
@@ -78,7 +82,8 @@ impl Engine {
             });
             let (rt, state) = (rt.clone(), RefCell::new(state));
             let (wakes, closing, keeping) = (Wakes::default(), Cell::new(false), Cell::new(Keeping::Ended));
-            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, closing, keeping }
+            let last_call = Cell::new(rt.now());
+            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, last_call, closing, keeping }
         })
     }
 
@@ -148,12 +153,14 @@ impl Engine {
                 tracing::error!(error = ?failure, "the volume has stopped");
                 state.stopped = Some(failure.clone());
             }
-            state.frontiers.iter_mut().flat_map(|frontier| frontier.drain()).collect()
+            let deferred: Vec<_> = state.router.drain().filter_map(|piece| piece.done).collect();
+            state.frontiers.iter_mut().flat_map(|frontier| frontier.drain()).chain(deferred).collect()
         };
         for done in waiting {
             let _ = done.send(Err(failure.clone()));
         }
         self.wakes.keeper.notify_one();
         self.wakes.room.notify_waiters();
+        self.wakes.control.notify_waiters();
     }
 }

@@ -5,7 +5,11 @@
 //!   what displaced its sectors is durable, and a durable entry of the journal says that it is over.
 //! - TL-ROOM-1: writers leave [`COPY_RESERVE`] zones to copies, so copying can go on however full the drive is.
 
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::select;
 
 use shingle_base::ZoneId;
 
@@ -33,7 +37,7 @@ impl Engine {
             let woken = self.wakes.keeper.notified();
             match self.keep_once().await {
                 Ok(true) => {}
-                Ok(false) => woken.await,
+                Ok(false) => self.rest(woken).await,
                 // The volume has stopped, and all have been told.
                 Err(_) => break,
             }
@@ -41,6 +45,14 @@ impl Engine {
         self.keeping.set(Keeping::Ended);
         self.wakes.room.notify_waiters();
         self.wakes.ended.notify_one();
+    }
+
+    /// Waits for something to do: no longer than writers may wait for a controller.
+    async fn rest(&self, woken: impl Future<Output = ()>) {
+        match self.takes_over_in().filter(|time| !time.is_zero()) {
+            Some(time) => drop(select(pin!(woken), pin!(self.rt.sleep(time))).await),
+            None => woken.await,
+        }
     }
 
     /// One thing that is to be done. False if there is none.
@@ -63,6 +75,11 @@ impl Engine {
             self.checkpoint().await?;
             return Ok(true);
         }
+        if self.takes_over_in() != Some(Duration::ZERO) {
+            // A controller cleans.
+            return Ok(false);
+        }
+        self.take_over();
         if let Some(victim) = victim
             && self.clean(victim).await?
         {
@@ -70,8 +87,10 @@ impl Engine {
         }
         let mut state = self.state.borrow_mut();
         state.hopeless = state.zones.free() <= COPY_RESERVE && !state.zones.iter().any(|(_, zone)| is_empty(zone));
-        drop(state);
-        self.wakes.room.notify_waiters();
+        if state.hopeless {
+            self.wakes.room.notify_waiters();
+        }
+        // If not, an empty zone waits for those who read it, and they wake the keeper.
         Ok(false)
     }
 

@@ -85,6 +85,12 @@ impl Shape {
         self.home(place.record()).0
     }
 
+    /// Sectors that a zone holds if all follow each other.
+    pub(crate) fn full_sectors(self) -> u32 {
+        let (blocks, room) = (self.pair_blocks(self.pair_sectors()), self.zone_blocks - 1);
+        room / blocks * self.pair_sectors() + (room % blocks).saturating_sub(1) * self.slice_sectors()
+    }
+
     /// Sectors that a zone holds if none follows another.
     pub(crate) fn scattered_sectors(self) -> u32 {
         let in_pair = self.pair_sectors().min(NAMES_MAX as u32);

@@ -12,6 +12,7 @@
 mod checkpoint;
 mod clean;
 mod config;
+mod control;
 mod drive;
 mod engine;
 mod failure;
@@ -31,7 +32,9 @@ mod volume;
 mod write;
 mod zones;
 
+pub use clean::Copied;
 pub use config::{FormatOptions, Options};
+pub use control::{Control, ControlShape, Event, ZoneName, ZoneUse, ZoneView};
 pub use format::ENGINE;
 pub use keeper::FREE_MIN;
 pub use map::{Extent, ExtentMap, LENGTH_MAX, Malformed};
@@ -39,3 +42,4 @@ pub use place::{Place, Stride};
 pub use recovery::{RecoveryReport, Unknown};
 pub use stats::{Counters, VolumeStats};
 pub use volume::Volume;
+pub use write::Route;

@@ -5,27 +5,53 @@ use std::rc::Rc;
 use shingle_store_api::{MappedRun, StoreResult};
 
 use crate::engine::{Engine, Keeping};
-use crate::write::{COPIES, WRITES};
+use crate::state::State;
+use crate::stats::VolumeStats;
+use crate::write::{COPIES, HEAD, TAKEN, of_writes};
+use crate::zones::Status;
 
 impl Engine {
     pub(crate) async fn close(self: &Rc<Self>) -> StoreResult<()> {
         self.closing.set(true);
-        self.idle(WRITES).await;
+        self.wakes.control.notify_waiters();
+        self.writes_done().await;
         if self.keeping.get() == Keeping::Works {
             self.keeping.set(Keeping::Ends);
             self.wakes.keeper.notify_one();
             self.wakes.ended.notified().await;
         }
-        self.idle(COPIES).await;
+        self.copies_done().await;
         self.state.borrow().running()?;
         Ok(self.checkpoint().await?)
     }
 
-    /// Waits until a stream has nothing to write.
-    async fn idle(&self, stream: u8) {
+    pub(crate) fn stats(&self) -> VolumeStats {
+        let state = self.state.borrow();
+        let zones = || state.zones.iter().map(|(_, zone)| zone);
+        VolumeStats {
+            counters: state.counters,
+            sectors_mapped: zones().map(|zone| zone.live).sum(),
+            extents: state.map.len(),
+            map_bytes: state.map.memory_bytes(),
+            zones: zones().count() as u32,
+            zones_free: state.zones.free(),
+            zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
+        }
+    }
+
+    async fn writes_done(&self) {
+        self.wait_until(|state| state.router.is_idle() && of_writes().all(|stream| state.is_idle(stream))).await;
+    }
+
+    async fn copies_done(&self) {
+        self.wait_until(|state| [COPIES, TAKEN, HEAD].into_iter().all(|stream| state.is_idle(stream))).await;
+    }
+
+    /// Waits for something that only comes true when a frontier has nothing to write.
+    async fn wait_until(&self, done: impl Fn(&State) -> bool) {
         loop {
             let idle = self.wakes.idle.notified();
-            if self.state.borrow().frontiers[usize::from(stream)].is_idle() {
+            if done(&self.state.borrow()) {
                 return;
             }
             idle.await;

@@ -1,12 +1,24 @@
 //! Everything a volume holds in memory, changed only between two awaits (RT-1).
 
+use bytes::Bytes;
+use shingle_runtime::Instant;
+
+use crate::control::Attached;
 use crate::failure::Failure;
 use crate::layout::Shape;
 use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
 use crate::stats::Counters;
-use crate::write::{COPIES, Frontier, STREAMS};
+use crate::write::{COPIES, Frontier, Router, STREAMS, of_writes};
 use crate::zones::{Status, ZoneTable};
+
+/// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LowWater {
+    pub(crate) blocks: u64,
+    /// It counts until then.
+    pub(crate) until: Instant,
+}
 
 /// A volume's state.
 pub(crate) struct State {
@@ -14,6 +26,20 @@ pub(crate) struct State {
     pub(crate) zones: ZoneTable,
     /// By stream.
     pub(crate) frontiers: [Frontier; STREAMS as usize],
+    pub(crate) router: Router,
+    pub(crate) shape: Shape,
+    /// Zones that the drive allows to be open, or active, at once.
+    pub(crate) open_max: Option<u32>,
+    /// Zones that were opened, those of earlier lives not counted.
+    pub(crate) opened: u64,
+    /// Writers leave so many blocks free, for a while.
+    pub(crate) low_water: Option<LowWater>,
+    /// Since when writers wait for room.
+    pub(crate) waiting_since: Option<Instant>,
+    /// A controller, in place of the volume's own cleaner.
+    pub(crate) attached: Option<Attached>,
+    /// Bytes that a controller wants to find again.
+    pub(crate) saved: Bytes,
     /// Reason why the volume has stopped, if it has.
     pub(crate) stopped: Option<Failure>,
     /// The keeper found nothing that would make room.
@@ -24,12 +50,19 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(shape: Shape, zones: ZoneTable, map: ExtentMap) -> Self {
-        debug_assert!(shape.pair_sectors() > 0);
+    pub(crate) fn new(shape: Shape, open_max: Option<u32>, zones: ZoneTable, map: ExtentMap) -> Self {
         Self {
             map,
             zones,
+            shape,
+            open_max,
             frontiers: Default::default(),
+            router: Router::default(),
+            opened: 0,
+            low_water: None,
+            waiting_since: None,
+            attached: None,
+            saved: Bytes::new(),
             stopped: None,
             hopeless: false,
             emptied: false,
@@ -55,8 +88,23 @@ impl State {
         }
     }
 
-    /// Number of zones that copies alone may take.
-    pub(crate) fn reserve(stream: u8) -> u32 {
-        if stream == COPIES { 0 } else { crate::keeper::COPY_RESERVE }
+    /// Blocks that writers may still use.
+    pub(crate) fn room_of_writers(&self) -> u64 {
+        let zone_blocks = u64::from(self.shape.zone_blocks);
+        let open = of_writes().filter_map(|stream| self.zones.get(self.frontiers[usize::from(stream)].zone?));
+        let rest: u64 = open.map(|zone| zone_blocks - u64::from(zone.next)).sum();
+        u64::from(self.zones.free().saturating_sub(crate::keeper::COPY_RESERVE)) * zone_blocks + rest
+    }
+
+    /// A stream has nothing to write.
+    pub(crate) fn is_idle(&self, stream: u8) -> bool {
+        self.frontiers[usize::from(stream)].is_idle()
+    }
+
+    /// A stream that has no zone may open one: the drive's limits leave it to the log, to the volume's own cleaner, and to one zone that is being left.
+    pub(crate) fn may_open(&self, stream: u8) -> bool {
+        let own = self.frontiers[usize::from(stream)].zone.is_some();
+        let others = (0..STREAMS).filter(|&other| other != COPIES && self.frontiers[usize::from(other)].zone.is_some());
+        own || self.open_max.is_none_or(|most| others.count() + 3 < most as usize)
     }
 }

@@ -15,6 +15,7 @@ use shingle_store_api::{
 use shingle_zoned::{ZoneOp, ZonedDevice, report_patiently};
 
 use crate::config::{FormatOptions, Options};
+use crate::control::Control;
 use crate::drive::device_error;
 use crate::engine::Engine;
 use crate::format::{ENGINE, VERSION};
@@ -22,7 +23,6 @@ use crate::identity::{log_config, log_error};
 use crate::layout::Layout;
 use crate::recovery::{RecoveryReport, find};
 use crate::stats::VolumeStats;
-use crate::zones::Status;
 
 /// An open volume. A cheap handle; stays on the thread of its runtime.
 ///
@@ -113,22 +113,18 @@ impl Volume {
 
     /// What it did, and what it holds.
     pub fn stats(&self) -> VolumeStats {
-        let state = self.engine.state.borrow();
-        let zones = || state.zones.iter().map(|(_, zone)| zone);
-        VolumeStats {
-            counters: state.counters,
-            sectors_mapped: zones().map(|zone| zone.live).sum(),
-            extents: state.map.len(),
-            map_bytes: state.map.memory_bytes(),
-            zones: zones().count() as u32,
-            zones_free: state.zones.free(),
-            zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
-        }
+        self.engine.stats()
+    }
+
+    /// A handle for a controller, which takes the place of the volume's own cleaner.
+    pub fn control(&self) -> Control {
+        Control::attach(&self.engine)
     }
 
     /// The sectors of an access.
     fn sectors(&self, offset: u64, length: u64) -> StoreResult<(u64, u64)> {
         let bytes = accessed(self, offset, length)?;
+        self.engine.last_call.set(self.engine.rt.now());
         let shift = self.engine.drive.layout.shape.sector_shift;
         Ok((bytes.start >> shift, (bytes.end - bytes.start) >> shift))
     }

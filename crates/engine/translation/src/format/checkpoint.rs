@@ -1,5 +1,6 @@
 //! Parts of a checkpoint: the zone table, and the extents of the map.
 
+use bytes::Bytes;
 use shingle_base::ZoneId;
 use shingle_base::wire::Fields;
 
@@ -13,6 +14,7 @@ const PART_BYTES: usize = 64 << 10;
 /// Kinds of parts.
 const ZONES: u8 = 1;
 const EXTENTS: u8 = 2;
+const SAVED: u8 = 3;
 
 /// Bytes of a zone.
 pub(crate) const ZONE_BYTES: usize = 18;
@@ -37,6 +39,8 @@ pub(crate) struct ZoneEntry {
 pub(crate) enum Part {
     Zones(Vec<ZoneEntry>),
     Extents(Vec<Extent>),
+    /// Bytes of a controller.
+    Saved(Bytes),
 }
 
 /// Collects entries of one kind into parts.
@@ -82,6 +86,11 @@ impl PartWriter {
 }
 
 impl Part {
+    /// A part with bytes of a controller.
+    pub(crate) fn saved(bytes: &[u8]) -> Vec<u8> {
+        [&[SAVED], bytes].concat()
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(bytes);
         let kind = fields.u8()?;
@@ -89,6 +98,7 @@ impl Part {
         let part = match kind {
             ZONES => Self::Zones((0..rest / ZONE_BYTES).map(|_| zone(&mut fields)).collect::<Option<_>>()?),
             EXTENTS => Self::Extents((0..rest / EXTENT_BYTES).map(|_| extent(&mut fields)).collect::<Option<_>>()?),
+            SAVED => return Some(Self::Saved(Bytes::copy_from_slice(fields.rest()))),
             _ => return None,
         };
         fields.end()?;

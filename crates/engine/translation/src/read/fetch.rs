@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
-use shingle_zoned::read_patiently;
+use shingle_zoned::{DeviceErrorKind, read_patiently};
 
 use super::Run;
 use crate::drive::device_error;
@@ -116,6 +116,11 @@ impl Engine {
         let run = &fetch.run;
         let length = Blocks(u64::from(run.blocks.end - run.blocks.start));
         let raw = read_patiently(&self.drive.dev, self.drive.block(run.zone, run.blocks.start), length).await;
+        if let Err(error) = &raw
+            && matches!(error.kind, DeviceErrorKind::Gone)
+        {
+            self.stop(error.duplicate().into());
+        }
         (fetch, raw.map_err(device_error))
     }
 

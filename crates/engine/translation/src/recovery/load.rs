@@ -29,6 +29,8 @@ pub(super) struct Known {
 /// Contents of checkpoint and journal.
 pub(super) struct Loaded {
     pub(super) map: ExtentMap,
+    /// Bytes of a controller.
+    pub(super) saved: Bytes,
     /// Zones in use.
     pub(super) zones: BTreeMap<ZoneId, Known>,
     /// Moves since the checkpoint's start, with their numbers.
@@ -43,10 +45,10 @@ fn senseless(what: &str) -> StoreError {
 
 /// Takes checkpoint and journal apart.
 pub(super) fn load(recovered: Recovered, drive: &Drive) -> StoreResult<Loaded> {
-    let (zones, extents) = parts(recovered.parts, drive)?;
+    let Parts { zones, extents, saved } = parts(recovered.parts, drive)?;
     let stride = drive.layout.shape.stride();
     let map = ExtentMap::load(stride, extents).map_err(|_| senseless("checkpoint part"))?;
-    let mut loaded = Loaded { map, zones, moves: Vec::new(), last: recovered.sequence };
+    let mut loaded = Loaded { map, saved, zones, moves: Vec::new(), last: recovered.sequence };
     for entry in recovered.journal {
         let decoded = Entry::decode(&entry.bytes).filter(|entry| makes_sense(entry, drive));
         loaded.replay(decoded.ok_or_else(|| senseless("journal entry"))?, entry.sequence);
@@ -54,10 +56,16 @@ pub(super) fn load(recovered: Recovered, drive: &Drive) -> StoreResult<Loaded> {
     Ok(loaded)
 }
 
-type Parts = (BTreeMap<ZoneId, Known>, Vec<Extent>);
+/// Contents of a checkpoint.
+#[derive(Default)]
+struct Parts {
+    zones: BTreeMap<ZoneId, Known>,
+    extents: Vec<Extent>,
+    saved: Bytes,
+}
 
 fn parts(parts: Vec<Bytes>, drive: &Drive) -> StoreResult<Parts> {
-    let (mut zones, mut extents) = (BTreeMap::new(), Vec::new());
+    let mut found = Parts::default();
     for part in parts {
         match Part::decode(&part).ok_or_else(|| senseless("checkpoint part"))? {
             Part::Zones(entries) => {
@@ -71,17 +79,18 @@ fn parts(parts: Vec<Bytes>, drive: &Drive) -> StoreResult<Parts> {
                     end: entry.closed.then_some(entry.covered),
                     whole: entry.closed,
                 };
-                zones.extend(entries.into_iter().map(|entry| (entry.zone, known(entry))));
+                found.zones.extend(entries.into_iter().map(|entry| (entry.zone, known(entry))));
             }
             Part::Extents(more) => {
                 if !more.iter().all(|extent| extent_makes_sense(extent, drive)) {
                     return Err(senseless("extent of a checkpoint"));
                 }
-                extents.extend(more);
+                found.extents.extend(more);
             }
+            Part::Saved(bytes) => found.saved = bytes,
         }
     }
-    Ok((zones, extents))
+    Ok(found)
 }
 
 fn zone_makes_sense(entry: &ZoneEntry, drive: &Drive) -> bool {

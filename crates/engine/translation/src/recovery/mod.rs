@@ -60,10 +60,13 @@ pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Option
     report.refuse_unless(options.accept_loss)?;
     let map = replay::replay(&drive, &mut loaded, &zones, &sequence, &mut report)?;
     let (table, endings, frontiers) = start::table(&drive, &loaded, &zones, &map, &mut report);
-    let mut state = State::new(drive.layout.shape, table, map);
+    let limits = [drive.geometry.open_zones_max, drive.geometry.active_zones_max];
+    let open_max = limits.into_iter().flatten().min();
+    let mut state = State::new(drive.layout.shape, open_max, table, map);
     for (stream, zone) in frontiers {
         state.frontiers[usize::from(stream)].zone = Some(zone);
     }
+    state.saved = loaded.saved;
     report.extents = state.map.len();
     let settles = !report.unknown.is_empty() || zones.iter().any(|zone| zone.scarred);
     let engine = Engine::new(rt, options, drive, sequence, log, state);

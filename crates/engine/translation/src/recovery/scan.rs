@@ -11,7 +11,7 @@ use super::load::{Known, Loaded};
 use super::report::{RecoveryReport, Unknown};
 use super::verdict::{Stretch, judge};
 use crate::drive::{Drive, device_error};
-use crate::write::COPIES;
+use crate::write::is_copy;
 
 /// Zones that a report asks for at once.
 const REPORT_ZONES: u32 = 4096;
@@ -81,7 +81,7 @@ async fn scan_zone(drive: &Drive, info: ZoneInfo, known: Option<Known>) -> Devic
     let mut zone = FoundZone { info, pairs: Vec::new(), end: written, clean: false, scarred: false };
     let Some(known) = known else { return Ok((zone, report)) };
     let offline = info.state == ZoneState::Offline;
-    if known.stream == COPIES {
+    if is_copy(known.stream) {
         // Copies that the journal does not name never were.
         zone.clean = !offline && known.end.is_none() && known.covered <= written;
         zone.end = known.end.unwrap_or(written);

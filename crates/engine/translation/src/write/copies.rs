@@ -6,7 +6,7 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 
 use super::draft::Draft;
-use super::piece::Piece;
+use super::piece::{Origin, Piece};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::format::{Entry, MOVES_MAX, Move};
@@ -16,8 +16,12 @@ use crate::state::State;
 
 impl Engine {
     /// Moves the sectors of written copies (TL-WRITE-3). They are durable before anybody is told that they were moved.
-    pub(super) async fn enter_copies(self: &Rc<Self>, draft: Draft) -> Result<(), Failure> {
-        self.advance(&mut self.state.borrow_mut(), &draft);
+    pub(super) async fn enter_copies(self: &Rc<Self>, stream: u8, draft: Draft) -> Result<(), Failure> {
+        {
+            let mut state = self.state.borrow_mut();
+            self.advance(&mut state, &draft);
+            state.frontiers[usize::from(stream)].flying.clear();
+        }
         self.flush().await?;
         self.journal_room().await?;
         let mut state = self.state.borrow_mut();
@@ -51,15 +55,19 @@ impl Engine {
 
     /// The sectors of a copy that lie where it was read.
     fn still_there(&self, state: &State, piece: &Piece, to: Place) -> Vec<Move> {
-        let (Some(from), stride) = (piece.from, self.drive.layout.shape.stride()) else { return Vec::new() };
-        let mut moves = Vec::new();
-        state.map.within(piece.lba..piece.lba + u64::from(piece.sectors), |Extent { lba, sectors, place }| {
-            // Both are at most the piece's length, which is a pair's at most.
-            let onwards = (lba - piece.lba) as u32;
-            if place == from.advance(onwards, stride) {
-                moves.push(Move { lba, sectors: sectors as u16, from: place, to: to.advance(onwards, stride) });
-            }
-        });
+        let stride = self.drive.layout.shape.stride();
+        let (mut moves, mut first) = (Vec::new(), piece.lba);
+        for Origin { sectors, place: from } in &piece.origins {
+            let end = first + u64::from(*sectors);
+            state.map.within(first..end, |Extent { lba, sectors, place }| {
+                // Both are at most the piece's length, which is a pair's at most.
+                let (onwards, in_piece) = ((lba - first) as u32, (lba - piece.lba) as u32);
+                if place == from.advance(onwards, stride) {
+                    moves.push(Move { lba, sectors: sectors as u16, from: place, to: to.advance(in_piece, stride) });
+                }
+            });
+            first = end;
+        }
         moves
     }
 

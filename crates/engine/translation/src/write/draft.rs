@@ -78,6 +78,8 @@ impl Engine {
             draft.end += shape.pair_blocks(pair.sectors());
             draft.pairs.push(pair);
         }
+        let pieces = draft.pairs.iter().flat_map(|pair| &pair.pieces);
+        state.frontiers[usize::from(stream)].flying = pieces.map(|piece| piece.lba..piece.end()).collect();
         draft
     }
 

@@ -1,33 +1,29 @@
 //! A frontier: the zone that a stream writes to, and what waits for it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::future::select;
 use shingle_base::ZoneId;
 use shingle_record::NameKind;
-use tokio::sync::oneshot;
-
 use super::draft::Draft;
 use super::piece::{Done, Piece, pieces_of};
+use super::stream::is_copy;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::place::Place;
-
-/// The stream of callers' writes.
-pub(crate) const WRITES: u8 = 0;
-
-/// The stream of copies. Nothing is found by scanning its zones: the journal says what was moved to them.
-pub(crate) const COPIES: u8 = 1;
-
-/// Number of streams.
-pub(crate) const STREAMS: u8 = 2;
+use crate::state::State;
 
 /// A stream's frontier.
 #[derive(Default)]
 pub(crate) struct Frontier {
     pub(crate) queue: VecDeque<Piece>,
     pub(crate) zone: Option<ZoneId>,
+    /// Sectors of the command under way.
+    pub(super) flying: Vec<Range<u64>>,
     /// A task writes what waits.
     busy: bool,
 }
@@ -36,6 +32,13 @@ impl Frontier {
     /// Nothing waits, and nothing is being written.
     pub(crate) fn is_idle(&self) -> bool {
         !self.busy && self.queue.is_empty()
+    }
+
+    /// A piece that waits, or is being written, has some of these sectors.
+    pub(super) fn touches(&self, sectors: &Range<u64>) -> bool {
+        let meets = |lba: u64, end: u64| lba < sectors.end && sectors.start < end;
+        self.flying.iter().any(|flying| meets(flying.start, flying.end))
+            || self.queue.iter().any(|piece| meets(piece.lba, piece.end()))
     }
 
     /// Gives up what waits. Returns the callers.
@@ -53,32 +56,22 @@ impl Engine {
         kind: NameKind,
         data: Vec<Bytes>,
     ) -> Result<(), Failure> {
-        self.enqueue(WRITES, pieces_of(lba, sectors, kind, data, self.drive.layout.shape))?
-            .await
-            .unwrap_or_else(|_| Err(Failure::gone()))
+        let pieces = pieces_of(lba, sectors, kind, data, self.drive.layout.shape);
+        self.send(lba..lba + sectors, pieces)?.await.unwrap_or_else(|_| Err(Failure::gone()))
     }
 
     /// Puts pieces at the end of a stream's queue, at once. The receiver hears when the last one is written.
     pub(crate) fn enqueue(
         self: &Rc<Self>,
+        state: &mut State,
         stream: u8,
-        mut pieces: Vec<Piece>,
-    ) -> Result<oneshot::Receiver<Result<(), Failure>>, Failure> {
-        let (done, receiver) = oneshot::channel();
-        let mut state = self.state.borrow_mut();
-        state.running()?;
-        if self.closing.get() && stream == WRITES {
-            return Err(Failure::gone());
-        }
-        if let Some(last) = pieces.last_mut() {
-            last.done = Some(done);
-        }
+        pieces: Vec<Piece>,
+    ) {
         let frontier = &mut state.frontiers[usize::from(stream)];
         frontier.queue.extend(pieces);
         if !std::mem::replace(&mut frontier.busy, true) {
             self.rt.spawn_detached(self.clone().write_queue(stream));
         }
-        Ok(receiver)
     }
 
     /// Writes what waits, until nothing does.
@@ -103,15 +96,18 @@ impl Engine {
 
     /// One command.
     async fn write_some(self: &Rc<Self>, stream: u8) -> Result<(), Failure> {
+        if !is_copy(stream) {
+            self.above_low_water().await;
+        }
         let zone = self.frontier_zone(stream).await?;
         let draft = self.draft(stream, zone);
         let buffers = self.frame(&draft);
         match self.drive.dev.write(self.drive.block(zone, draft.from), buffers).await {
-            Ok(()) if stream == WRITES => {
-                self.enter(draft);
+            Ok(()) if !is_copy(stream) => {
+                self.enter(stream, draft);
                 Ok(())
             }
-            Ok(()) => self.enter_copies(draft).await,
+            Ok(()) => self.enter_copies(stream, draft).await,
             Err(error) => {
                 let (zone, from) = (draft.zone, draft.from);
                 self.put_back(stream, draft);
@@ -120,18 +116,38 @@ impl Engine {
         }
     }
 
+    /// Waits while a controller's mark has writers wait, but not for longer than that lasts when the wait begins (TL-CTL-3).
+    async fn above_low_water(&self) {
+        let until = self.state.borrow().low_water.map(|mark| mark.until);
+        let Some(until) = until else { return };
+        loop {
+            let moved = pin!(self.wakes.room.notified());
+            let now = self.rt.now();
+            {
+                let state = self.state.borrow();
+                let below = state.low_water.is_some_and(|mark| state.room_of_writers() <= mark.blocks);
+                if !below || now >= until || state.stopped.is_some() {
+                    return;
+                }
+            }
+            select(moved, pin!(self.rt.sleep(until - now))).await;
+        }
+    }
+
     /// What could not be written waits again, in front of all others.
     fn put_back(&self, stream: u8, draft: Draft) {
-        let queue = &mut self.state.borrow_mut().frontiers[usize::from(stream)].queue;
+        let frontier = &mut self.state.borrow_mut().frontiers[usize::from(stream)];
+        frontier.flying.clear();
         let pieces = draft.pairs.into_iter().flat_map(|pair| pair.pieces);
-        pieces.collect::<Vec<_>>().into_iter().rev().for_each(|piece| queue.push_front(piece));
+        pieces.collect::<Vec<_>>().into_iter().rev().for_each(|piece| frontier.queue.push_front(piece));
     }
 
     /// Enters written pairs into the map, and tells their callers.
-    fn enter(&self, draft: Draft) {
+    fn enter(self: &Rc<Self>, stream: u8, draft: Draft) {
         let shape = self.drive.layout.shape;
         let mut state = self.state.borrow_mut();
         self.advance(&mut state, &draft);
+        state.frontiers[usize::from(stream)].flying.clear();
         for pair in draft.pairs {
             let record = self.drive.block(draft.zone, pair.block);
             let mut sector = 0;
@@ -153,8 +169,13 @@ impl Engine {
             state.counters.pairs += 1;
         }
         state.counters.blocks_written += u64::from(draft.end - draft.from);
-        let wanted = state.emptied || self.wants_room(&state);
+        self.send_deferred(&mut state);
+        let short = self.wants_room(&state);
+        let wanted = short || state.emptied;
         drop(state);
+        if short {
+            self.wakes.control.notify_waiters();
+        }
         if wanted || self.log.needs_checkpoint() {
             self.wakes.keeper.notify_one();
         }

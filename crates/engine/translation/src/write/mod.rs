@@ -1,8 +1,8 @@
 //! Writes: they queue at a frontier, go into pairs together, and enter the map when these are written. (FSTL, section III-A.)
 //!
 //! # Invariants
-//! - TL-ORDER: numbers of writes rise with the order in which they enter the map: those of a frontier are written one pair after
-//!   the other, and get their numbers then.
+//! - TL-ORDER: numbers of overlapping writes rise with the order in which they enter the map: those of a frontier are written one
+//!   pair after the other, and get their numbers then; and writes that overlap are never at two frontiers at once.
 //! - TL-WRITE-1: every number in a zone is above the zone's generation.
 //! - TL-WRITE-2: a write that fails ends its zone, unless nothing of it was written. It goes to another zone once the journal says
 //!   where the first one ended, so nothing that it may have left there counts.
@@ -13,7 +13,12 @@ mod copies;
 mod draft;
 mod frontier;
 mod piece;
+mod route;
+mod stream;
 
 pub(crate) use draft::Draft;
-pub(crate) use frontier::{COPIES, Frontier, STREAMS, WRITES};
-pub(crate) use piece::Piece;
+pub(crate) use frontier::Frontier;
+pub(crate) use piece::{Origin, Piece};
+pub use route::Route;
+pub(crate) use route::Router;
+pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, is_copy, of_writes, reserve};

@@ -16,6 +16,13 @@ pub(crate) type Done = oneshot::Sender<Result<(), Failure>>;
 /// Sectors that a name without data has at most: entering it in the map takes a step, however many extents it displaces.
 const NAMELESS_MAX: u32 = 1 << 18;
 
+/// The place that some sectors of a copy were read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) sectors: u32,
+    pub(crate) place: Place,
+}
+
 /// Sectors that follow each other, of one write.
 pub(crate) struct Piece {
     pub(crate) lba: u64,
@@ -23,8 +30,8 @@ pub(crate) struct Piece {
     pub(crate) kind: NameKind,
     /// Their data, if the kind has any.
     pub(crate) data: Vec<Bytes>,
-    /// For copies: the place they were read from.
-    pub(crate) from: Option<Place>,
+    /// For copies: the places they were read from, in order.
+    pub(crate) origins: Vec<Origin>,
     /// For the last piece of a write: its caller.
     pub(crate) done: Option<Done>,
 }
@@ -34,12 +41,30 @@ impl Piece {
     pub(crate) fn split_off_front(&mut self, sectors: u32, shape: Shape) -> Self {
         let mut rest: VecDeque<Bytes> = std::mem::take(&mut self.data).into();
         let data = take_front(&mut rest, shape.bytes(u64::from(sectors)));
-        let front = Self { lba: self.lba, sectors, kind: self.kind, data, from: self.from, done: None };
+        let origins = self.split_origins(sectors, shape);
+        let front = Self { lba: self.lba, sectors, kind: self.kind, data, origins, done: None };
         self.data = rest.into();
         self.lba += u64::from(sectors);
         self.sectors -= sectors;
-        self.from = self.from.map(|place| place.advance(sectors, shape.stride()));
         front
+    }
+
+    fn split_origins(&mut self, sectors: u32, shape: Shape) -> Vec<Origin> {
+        let (mut front, mut rest, mut left) = (Vec::new(), Vec::new(), sectors);
+        for Origin { sectors, place } in self.origins.drain(..) {
+            let now = sectors.min(left);
+            left -= now;
+            front.extend((now > 0).then_some(Origin { sectors: now, place }));
+            let behind = Origin { sectors: sectors - now, place: place.advance(now, shape.stride()) };
+            rest.extend((behind.sectors > 0).then_some(behind));
+        }
+        self.origins = rest;
+        front
+    }
+
+    /// The sector behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.lba + u64::from(self.sectors)
     }
 }
 
@@ -71,7 +96,7 @@ pub(crate) fn pieces_of(lba: u64, sectors: u64, kind: NameKind, data: Vec<Bytes>
     while done < sectors {
         let now = (sectors - done).min(u64::from(most)) as u32;
         let data = if kind == NameKind::Data { take_front(&mut data, shape.bytes(now.into())) } else { Vec::new() };
-        pieces.push(Piece { lba: lba + done, sectors: now, kind, data, from: None, done: None });
+        pieces.push(Piece { lba: lba + done, sectors: now, kind, data, origins: Vec::new(), done: None });
         done += u64::from(now);
     }
     pieces

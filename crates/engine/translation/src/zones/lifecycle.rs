@@ -12,7 +12,7 @@ use crate::engine::{Engine, Keeping};
 use crate::failure::Failure;
 use crate::format::Entry;
 use crate::state::State;
-use crate::write::{COPIES, Draft};
+use crate::write::{Draft, is_copy, reserve};
 
 /// Tries of a command on a zone.
 const TRIES: u32 = 4;
@@ -63,15 +63,19 @@ impl Engine {
             let freed = {
                 let mut state = self.state.borrow_mut();
                 state.running()?;
-                if state.zones.free() > State::reserve(stream)
+                if state.zones.free() > reserve(stream)
                     && let Some(zone) = state.zones.take_free()
                 {
                     if self.wants_room(&state) {
                         self.wakes.keeper.notify_one();
+                        self.wakes.control.notify_waiters();
+                    }
+                    if !is_copy(stream) {
+                        state.waiting_since = None;
                     }
                     return Ok(zone);
                 }
-                if stream == COPIES {
+                if is_copy(stream) {
                     // The keeper waits for its own copies: nobody else makes room.
                     return Err(no_space());
                 }
@@ -79,9 +83,12 @@ impl Engine {
                     return Err(Failure::gone());
                 }
                 state.hopeless = false;
+                let now = self.rt.now();
+                state.waiting_since.get_or_insert(now);
                 self.wakes.room.notified()
             };
             self.wakes.keeper.notify_one();
+            self.wakes.control.notify_waiters();
             freed.await;
             if self.state.borrow().hopeless {
                 return Err(no_space());
@@ -100,8 +107,10 @@ impl Engine {
         let opened = {
             let mut state = self.state.borrow_mut();
             let epoch = self.sequence.next();
+            state.opened += 1;
+            let order = state.opened;
             if let Some(entry) = state.zones.get_mut(zone) {
-                *entry = super::Zone { status: Status::Open, stream, epoch, ..super::Zone::default() };
+                *entry = super::Zone { status: Status::Open, stream, epoch, order, ..super::Zone::default() };
             }
             state.frontiers[usize::from(stream)].zone = Some(zone);
             self.journal(&Entry::Open { zone, epoch, stream }, epoch)
@@ -234,6 +243,7 @@ impl Engine {
     }
 }
 
-fn no_space() -> Failure {
+/// No zone is free, and none will be.
+pub(crate) fn no_space() -> Failure {
     Failure::new(StoreErrorKind::NoSpace, "no zone of the drive is free, and none can be won by copying")
 }

@@ -31,6 +31,8 @@ pub(crate) struct Zone {
     pub(crate) stream: u8,
     /// Its generation.
     pub(crate) epoch: u64,
+    /// Its number among the zones that were opened in this life, from 1; 0 for older ones.
+    pub(crate) order: u64,
     /// The block behind the last pair.
     pub(crate) next: u32,
     /// Its blocks before this one are durable.
@@ -96,6 +98,14 @@ impl ZoneTable {
     /// Takes the zone that was free longest.
     pub(crate) fn take_free(&mut self) -> Option<ZoneId> {
         self.free.pop_front()
+    }
+
+    /// Has a free zone taken before all others. False if it is not free.
+    pub(crate) fn feed(&mut self, zone: ZoneId) -> bool {
+        let Some(at) = self.free.iter().position(|&free| free == zone) else { return false };
+        self.free.remove(at);
+        self.free.push_front(zone);
+        true
     }
 
     /// A zone is free from now on.

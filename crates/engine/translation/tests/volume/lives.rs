@@ -67,3 +67,8 @@ fn faults_that_a_volume_hides() {
 fn faults_that_pass() {
     seeds(60).for_each(|seed| chain(seed, Harm::Passing));
 }
+
+#[test]
+fn faults_that_last() {
+    seeds(60).for_each(|seed| chain(seed, Harm::Lasting));
+}

@@ -2,6 +2,7 @@
 
 mod common;
 mod contract;
+mod controllers;
 mod crash;
 mod lives;
 mod model;

@@ -1,0 +1,150 @@
+//! Commands of controllers. Each checks its own precondition.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use bytes::Bytes;
+use shingle_store_api::StoreResult;
+
+use super::view::refused;
+use super::{Control, PATIENCE, ZoneName};
+use crate::clean::{Copied, Sources};
+use crate::map::Extent;
+use crate::place::Place;
+use crate::read::Pin;
+use crate::state::LowWater;
+use crate::write::{HEAD, Route, TAKEN};
+
+/// Extents that a copy takes at most, and so the memory that it takes.
+const COPY_EXTENTS_MAX: usize = 1 << 20;
+
+/// Bytes that a controller may save.
+const SAVED_MAX: usize = 64 << 10;
+
+impl Control {
+    /// Has the next frontier that needs a zone take this free one first.
+    ///
+    /// # Errors
+    /// `Invalid` if it is not free.
+    pub fn feed(&self, name: ZoneName) -> StoreResult<()> {
+        self.note_command();
+        self.check(name)?;
+        let fed = self.engine.state.borrow_mut().zones.feed(name.zone);
+        if fed { Ok(()) } else { Err(refused("the zone is not free")) }
+    }
+
+    /// Opens a free zone for [`copy_to_taken`](Self::copy_to_taken), and ends the one that was taken before.
+    ///
+    /// # Errors
+    /// `NoSpace` if too few zones are free; those that stop the volume.
+    pub async fn take(&self) -> StoreResult<ZoneName> {
+        self.note_command();
+        self.may_open(TAKEN)?;
+        let before = self.engine.state.borrow().frontiers[usize::from(TAKEN)].zone;
+        if !self.engine.state.borrow().is_idle(TAKEN) {
+            return Err(refused("copies to the zone that was taken before are still under way"));
+        }
+        if let Some(before) = before {
+            self.engine.end_zone(TAKEN, before).await?;
+        }
+        let zone = self.engine.frontier_zone(TAKEN).await?;
+        let generation = self.engine.state.borrow().zones.get(zone).map_or(0, |zone| zone.epoch);
+        Ok(ZoneName { zone, generation })
+    }
+
+    /// Copies sectors to the head of the log: those of `ranges`, which are in order, that lie in the zone `from`, or wherever they lie. An
+    /// update meanwhile wins.
+    ///
+    /// # Errors
+    /// `Invalid` if `from` is over, or ranges are not in order or too many; `NoSpace` if too few zones are free; those that stop the volume.
+    pub async fn copy(&self, ranges: &[Range<u64>], from: Option<ZoneName>) -> StoreResult<Copied> {
+        self.copy_to(ranges, from, HEAD).await
+    }
+
+    /// As [`copy`](Self::copy), to the zone that was [taken](Self::take), and then to others.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn copy_to_taken(&self, ranges: &[Range<u64>], from: Option<ZoneName>) -> StoreResult<Copied> {
+        self.copy_to(ranges, from, TAKEN).await
+    }
+
+    async fn copy_to(&self, ranges: &[Range<u64>], from: Option<ZoneName>, stream: u8) -> StoreResult<Copied> {
+        self.note_command();
+        self.may_open(stream)?;
+        let sources = self.sources(ranges, from)?;
+        let copied = self.engine.copy(sources, stream).await?;
+        self.note_command();
+        Ok(copied)
+    }
+
+    /// Looks sectors up and pins their zones, in one step.
+    fn sources(&self, ranges: &[Range<u64>], from: Option<ZoneName>) -> StoreResult<Sources> {
+        from.map_or(Ok(()), |name| self.check(name))?;
+        let (shape, mut extents, mut zones) = (self.engine.drive.layout.shape, Vec::new(), BTreeSet::new());
+        let mut last = 0;
+        for range in ranges {
+            if range.start < last || range.end < range.start {
+                return Err(refused("the ranges are not in order"));
+            }
+            last = range.end;
+            self.engine.state.borrow().map.within(range.clone(), |extent: Extent| {
+                let zone = shape.zone_of(extent.place);
+                let wanted = extent.place != Place::LOST && from.is_none_or(|name| name.zone == zone);
+                if wanted && extents.len() <= COPY_EXTENTS_MAX {
+                    extents.push(extent);
+                    zones.insert(zone);
+                }
+            });
+        }
+        if extents.len() > COPY_EXTENTS_MAX {
+            return Err(refused("the ranges have more than a million extents: copy them in parts"));
+        }
+        let pins = zones.into_iter().map(|zone| Pin::new(&self.engine, zone)).collect();
+        Ok(Sources { extents, pins })
+    }
+
+    /// Has a checkpoint written. Zones in which nothing lives become free once one covers them.
+    ///
+    /// # Errors
+    /// Those that stop the volume.
+    pub async fn checkpoint(&self) -> StoreResult<()> {
+        self.note_command();
+        self.engine.checkpoint().await?;
+        Ok(())
+    }
+
+    /// Writers wait while they have no more than so many blocks left, but for two seconds at most. By moving the mark while it cleans, a controller makes many short
+    /// waits of a long one. (FSTL, section III-B, "low-water mark")
+    pub fn low_water(&self, blocks: u64) {
+        self.note_command();
+        let most = u64::from(self.engine.options.low_water.max(crate::FREE_MIN)) * u64::from(self.shape().zone_blocks);
+        let mark = LowWater { blocks: blocks.min(most), until: self.engine.rt.now() + PATIENCE };
+        self.engine.state.borrow_mut().low_water = (blocks > 0).then_some(mark);
+        self.engine.wakes.room.notify_waiters();
+    }
+
+    /// Divides writes among frontiers from now on.
+    pub fn route(&self, route: Route) {
+        self.note_command();
+        self.engine.set_route(route);
+    }
+
+    /// Keeps bytes for the controller's next life. Durable with the next checkpoint.
+    ///
+    /// # Errors
+    /// `Invalid` if they are more than 64 KiB.
+    pub fn save(&self, bytes: Bytes) -> StoreResult<()> {
+        self.note_command();
+        if bytes.len() > SAVED_MAX {
+            return Err(refused("a controller may save 64 KiB at most"));
+        }
+        self.engine.state.borrow_mut().saved = bytes;
+        Ok(())
+    }
+
+    fn may_open(&self, stream: u8) -> StoreResult<()> {
+        let may = self.engine.state.borrow().may_open(stream);
+        if may { Ok(()) } else { Err(refused("the drive allows no more open zones")) }
+    }
+}
