@@ -2,6 +2,8 @@
 
 use shingle_base::StoreId;
 
+use crate::room::FREE_MIN;
+
 /// Parameters of a new volume. All are fixed then.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatOptions {
@@ -37,6 +39,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { low_water: crate::FREE_MIN, recovery_depth: 8, accept_loss: false }
+        Self { low_water: FREE_MIN, recovery_depth: 8, accept_loss: false }
     }
 }

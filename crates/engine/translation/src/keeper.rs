@@ -3,7 +3,6 @@
 //! # Invariants
 //! - TL-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, a complete checkpoint has all that was written in it,
 //!   what displaced its sectors is durable, and a durable entry of the journal says that it is over.
-//! - TL-ROOM-1: writers leave [`COPY_RESERVE`] zones to copies, so copying can go on however full the drive is.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,14 +15,9 @@ use shingle_base::ZoneId;
 use crate::engine::{Engine, Keeping};
 use crate::failure::Failure;
 use crate::format::Entry;
+use crate::room::{COPY_RESERVE, FREE_MIN};
 use crate::state::State;
 use crate::zones::{Status, Zone};
-
-/// Free zones that writers leave to copies.
-pub(crate) const COPY_RESERVE: u32 = 2;
-
-/// The least number of free zones before cleaning ends.
-pub const FREE_MIN: u32 = COPY_RESERVE + 2;
 
 impl Engine {
     /// Too few zones are free.
@@ -101,7 +95,7 @@ impl Engine {
         if !any {
             return Ok(false);
         }
-        // What displaced their sectors becomes durable. They are chosen before, for others may become empty meanwhile.
+        // All that displaced their sectors becomes durable. They are chosen before, for others may become empty meanwhile.
         let chosen: Vec<(ZoneId, u64)> = {
             let state = self.state.borrow();
             state.zones.iter().filter(|(_, zone)| may_end(zone)).map(|(id, zone)| (id, zone.epoch)).collect()

@@ -91,10 +91,11 @@ impl Shape {
         room / blocks * self.pair_sectors() + (room % blocks).saturating_sub(1) * self.slice_sectors()
     }
 
-    /// Sectors that a zone holds if none follows another.
+    /// Sectors that a zone holds if none follows another: without its head, a block at its end that is too short for a pair, and one
+    /// for a pair that is not full, with which a run of copies ends.
     pub(crate) fn scattered_sectors(self) -> u32 {
         let in_pair = self.pair_sectors().min(NAMES_MAX as u32);
-        let (blocks, room) = (self.pair_blocks(in_pair), self.zone_blocks - 1);
+        let (blocks, room) = (self.pair_blocks(in_pair), self.zone_blocks - 3);
         let rest = (room % blocks).saturating_sub(1) * self.slice_sectors();
         room / blocks * in_pair + rest.min(in_pair)
     }

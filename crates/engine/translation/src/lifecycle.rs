@@ -1,10 +1,13 @@
 //! The end of a volume's life, and what it tells of its sectors.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use shingle_base::ZoneId;
 use shingle_store_api::{MappedRun, StoreResult};
 
 use crate::engine::{Engine, Keeping};
+use crate::place::Place;
 use crate::state::State;
 use crate::stats::VolumeStats;
 use crate::write::{COPIES, HEAD, TAKEN, of_writes};
@@ -22,7 +25,20 @@ impl Engine {
         }
         self.copies_done().await;
         self.state.borrow().running()?;
+        debug_assert!(self.counts_agree(), "TL-ZONE-1: the zones' counts are not those of the map");
         Ok(self.checkpoint().await?)
+    }
+
+    /// TL-ZONE-1, by a count of the whole map.
+    fn counts_agree(&self) -> bool {
+        let (state, shape) = (self.state.borrow(), self.drive.layout.shape);
+        let mut counted = BTreeMap::<ZoneId, u64>::new();
+        state.map.within(0..self.drive.layout.sectors, |extent| {
+            if extent.place != Place::LOST {
+                *counted.entry(shape.zone_of(extent.place)).or_default() += u64::from(extent.sectors);
+            }
+        });
+        state.zones.iter().all(|(id, zone)| zone.live == counted.get(&id).copied().unwrap_or(0))
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {

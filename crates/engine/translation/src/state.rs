@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use shingle_runtime::Instant;
 
-use crate::control::Attached;
 use crate::failure::Failure;
 use crate::layout::Shape;
 use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
+use crate::room::COPY_RESERVE;
 use crate::stats::Counters;
 use crate::write::{COPIES, Frontier, Router, STREAMS, of_writes};
 use crate::zones::{Status, ZoneTable};
@@ -18,6 +18,15 @@ pub(crate) struct LowWater {
     pub(crate) blocks: u64,
     /// It counts until then.
     pub(crate) until: Instant,
+}
+
+/// A controller that takes the place of the volume's own cleaner.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attached {
+    /// Commands that it gave.
+    pub(crate) commands: u64,
+    /// Commands it had given when the volume last cleaned by itself.
+    pub(crate) taken_over: Option<u64>,
 }
 
 /// A volume's state.
@@ -93,7 +102,7 @@ impl State {
         let zone_blocks = u64::from(self.shape.zone_blocks);
         let open = of_writes().filter_map(|stream| self.zones.get(self.frontiers[usize::from(stream)].zone?));
         let rest: u64 = open.map(|zone| zone_blocks - u64::from(zone.next)).sum();
-        u64::from(self.zones.free().saturating_sub(crate::keeper::COPY_RESERVE)) * zone_blocks + rest
+        u64::from(self.zones.free().saturating_sub(COPY_RESERVE)) * zone_blocks + rest
     }
 
     /// A stream has nothing to write.

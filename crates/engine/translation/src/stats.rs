@@ -1,6 +1,6 @@
-//! Counters of a volume, and what it tells of itself.
+//! Counters of a volume.
 
-/// What a volume did since it was opened.
+/// Counters of a volume since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Sectors that callers wrote.

@@ -77,7 +77,7 @@ impl Volume {
         Ok((Self { engine }, report))
     }
 
-    /// What an opening would find. Writes nothing.
+    /// The findings of an opening, without one: writes nothing.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -111,7 +111,7 @@ impl Volume {
         self.engine.drive.layout.data_zones.clone()
     }
 
-    /// What it did, and what it holds.
+    /// Its counters, and its contents in numbers.
     pub fn stats(&self) -> VolumeStats {
         self.engine.stats()
     }

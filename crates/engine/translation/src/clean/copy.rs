@@ -136,4 +136,3 @@ fn batches(extents: Vec<Extent>, shape: Shape) -> Vec<Vec<Extent>> {
     batches.push(batch);
     batches
 }
-

@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::state::Attached;
 
 pub use events::Event;
 pub use view::{Shape as ControlShape, ZoneName, ZoneUse, ZoneView};
@@ -29,22 +30,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Control {
     engine: Rc<Engine>,
-}
-
-/// Knowledge of a controller.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Attached {
-    /// Commands that it gave.
-    commands: u64,
-    /// Commands it had given when the volume last cleaned by itself.
-    taken_over: Option<u64>,
-}
-
-impl Attached {
-    /// It has given no command since the volume last had to clean by itself.
-    fn is_dead(&self) -> bool {
-        self.taken_over == Some(self.commands)
-    }
 }
 
 impl Control {
@@ -74,7 +59,9 @@ impl Engine {
         let Some(attached) = &state.attached else { return Some(Duration::ZERO) };
         let since = state.waiting_since?;
         let waited = self.rt.now().since(since);
-        Some(if attached.is_dead() { Duration::ZERO } else { PATIENCE.saturating_sub(waited) })
+        // One that has given no command since the volume last had to clean by itself is dead.
+        let dead = attached.taken_over == Some(attached.commands);
+        Some(if dead { Duration::ZERO } else { PATIENCE.saturating_sub(waited) })
     }
 
     /// The volume cleans by itself.

@@ -87,7 +87,7 @@ impl Control {
         }
     }
 
-    /// What the volume did, and what it holds.
+    /// Its counters, and its contents in numbers.
     pub fn stats(&self) -> VolumeStats {
         self.engine.stats()
     }

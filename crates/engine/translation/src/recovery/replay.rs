@@ -1,4 +1,4 @@
-//! What happened since the checkpoint, in its order: writes that were found, and moves of the journal.
+//! Changes since the checkpoint, in their order: writes that were found, and moves of the journal.
 
 use shingle_record::{NameKind, Pair, SequenceSource};
 use shingle_store_api::StoreResult;

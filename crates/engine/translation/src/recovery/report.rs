@@ -1,4 +1,4 @@
-//! What an opening found.
+//! The findings of an opening.
 
 use shingle_base::ZoneId;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
@@ -16,7 +16,7 @@ pub struct Unknown {
     pub unreadable: bool,
 }
 
-/// What an opening found.
+/// The findings of an opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Zones that were scanned.

@@ -8,7 +8,7 @@ use shingle_base::ZoneId;
 use shingle_store_api::StoreResult;
 use shingle_zoned::ZoneState;
 
-use super::Found;
+use super::found::{Ending, Found};
 use super::load::Loaded;
 use super::report::RecoveryReport;
 use super::scan::FoundZone;
@@ -18,15 +18,6 @@ use crate::format::Entry;
 use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
 use crate::zones::{Status, Zone, ZoneTable};
-
-/// Something that a zone needs before the volume may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// It is not written on: the journal is to say where it ends.
-    Close { zone: ZoneId, epoch: u64, end: u32, release: bool },
-    /// It is free, and the drive has it active.
-    Reset(ZoneId),
-}
 
 /// Zones that streams go on in, by stream.
 type Frontiers = BTreeMap<u8, ZoneId>;

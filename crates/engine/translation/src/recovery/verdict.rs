@@ -78,3 +78,73 @@ pub(super) fn judge(zone: ZoneId, stretches: &[Stretch], ended: Option<u32>, rep
     }
     judged
 }
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::StoreId;
+    use shingle_record::{Name, NameKind, Numbering, RecordPlace};
+
+    use super::*;
+
+    /// A pair of two blocks, written when those before `durable` were.
+    fn pair(block: u32, durable: u32) -> Pair {
+        Pair {
+            kind: crate::format::PAIR,
+            place: RecordPlace { store: StoreId(1), epoch: 5, zone: ZoneId(3), block },
+            sequence: u64::from(block),
+            sector_shift: 12,
+            durable,
+            next: None,
+            numbering: Numbering::Consecutive,
+            names: vec![Name { lba: 7, sectors: 1, kind: NameKind::Data, number: u64::from(block) }],
+        }
+    }
+
+    fn damaged(block: u32, durable: u32, unreadable: bool) -> Stretch {
+        Stretch::Damaged { pair: pair(block, durable), blocks: 2, unreadable }
+    }
+
+    fn unknown(from: u32, to: u32, unreadable: bool) -> Stretch {
+        Stretch::Unknown { from, to, unreadable }
+    }
+
+    /// Blocks of the pairs that count, the zone's end, and whether it is clean and scarred.
+    fn judged(stretches: &[Stretch], ended: Option<u32>) -> (Vec<u32>, u32, bool, bool) {
+        let judged = judge(ZoneId(3), stretches, ended, &mut RecoveryReport::default());
+        let blocks = judged.pairs.iter().map(|pair| pair.place.block).collect();
+        (blocks, judged.end, judged.clean, judged.scarred)
+    }
+
+    fn whole(block: u32, durable: u32) -> Stretch {
+        Stretch::Whole(pair(block, durable))
+    }
+
+    /// TL-REC-2
+    #[test]
+    fn a_pair_is_torn_only_if_nothing_says_that_it_was_durable() {
+        assert_eq!(judged(&[whole(1, 0), damaged(3, 1, false)], None), (vec![1], 3, false, false));
+        assert_eq!(judged(&[whole(1, 0), unknown(3, 9, false)], None), (vec![1], 3, false, false));
+        assert_eq!(judged(&[whole(1, 0), damaged(3, 1, false)], Some(5)), (vec![1, 3], 5, false, false));
+        let behind = [whole(1, 0), damaged(3, 1, false), whole(5, 5)];
+        assert_eq!(judged(&behind, None), (vec![1, 3, 5], 7, true, true));
+    }
+
+    /// TL-REC-4
+    #[test]
+    fn a_torn_pair_before_others_is_a_scar() {
+        let behind = [whole(1, 0), damaged(3, 1, false), whole(5, 3)];
+        assert_eq!(judged(&behind, None), (vec![1, 5], 7, true, true));
+    }
+
+    /// TL-REC-3
+    #[test]
+    fn blocks_that_cannot_be_read_are_never_torn() {
+        assert_eq!(judged(&[whole(1, 0), damaged(3, 1, true)], None), (vec![1, 3], 5, false, false));
+        let mut report = RecoveryReport::default();
+        judge(ZoneId(3), &[whole(1, 0), unknown(3, 9, true)], None, &mut report);
+        assert_eq!(report.unknown, [Unknown { zone: ZoneId(3), from: 3, to: 9, unreadable: true }]);
+        judge(ZoneId(3), &[unknown(1, 3, false), whole(3, 3)], None, &mut report);
+        assert_eq!(report.unknown.len(), 2, "it was durable, so it is damage");
+        assert_eq!(report.torn, []);
+    }
+}

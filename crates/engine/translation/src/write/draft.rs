@@ -63,7 +63,7 @@ impl Engine {
                     left -= piece.sectors;
                     pieces.extend(queue.pop_front());
                 } else {
-                    // What does not fit the end of a zone is divided; elsewhere a pair of its own keeps it in one extent.
+                    // A piece that does not fit the end of a zone is divided; elsewhere a pair of its own keeps it in one extent.
                     if left == whole {
                         pieces.push(piece.split_off_front(left, shape));
                     }
@@ -71,6 +71,7 @@ impl Engine {
                 }
             }
             let number = self.sequence.next();
+            debug_assert!(number > epoch, "TL-WRITE-1: a write has a number below its zone's generation");
             (1..pieces.len()).for_each(|_| {
                 self.sequence.next();
             });

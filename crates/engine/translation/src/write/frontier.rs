@@ -1,51 +1,18 @@
-//! A frontier: the zone that a stream writes to, and what waits for it.
+//! Frontiers at work: commands of all that waits, one after the other.
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-use bytes::Bytes;
-use futures_util::future::select;
-use shingle_base::ZoneId;
-use shingle_record::NameKind;
 use super::draft::Draft;
-use super::piece::{Done, Piece, pieces_of};
+use super::piece::{Piece, pieces_of};
 use super::stream::is_copy;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::place::Place;
 use crate::state::State;
-
-/// A stream's frontier.
-#[derive(Default)]
-pub(crate) struct Frontier {
-    pub(crate) queue: VecDeque<Piece>,
-    pub(crate) zone: Option<ZoneId>,
-    /// Sectors of the command under way.
-    pub(super) flying: Vec<Range<u64>>,
-    /// A task writes what waits.
-    busy: bool,
-}
-
-impl Frontier {
-    /// Nothing waits, and nothing is being written.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.busy && self.queue.is_empty()
-    }
-
-    /// A piece that waits, or is being written, has some of these sectors.
-    pub(super) fn touches(&self, sectors: &Range<u64>) -> bool {
-        let meets = |lba: u64, end: u64| lba < sectors.end && sectors.start < end;
-        self.flying.iter().any(|flying| meets(flying.start, flying.end))
-            || self.queue.iter().any(|piece| meets(piece.lba, piece.end()))
-    }
-
-    /// Gives up what waits. Returns the callers.
-    pub(crate) fn drain(&mut self) -> Vec<Done> {
-        self.queue.drain(..).filter_map(|piece| piece.done).collect()
-    }
-}
+use bytes::Bytes;
+use futures_util::future::select;
+use shingle_record::NameKind;
 
 impl Engine {
     /// Writes sectors, or names them without data. Completes once they are in the map.
@@ -61,12 +28,7 @@ impl Engine {
     }
 
     /// Puts pieces at the end of a stream's queue, at once. The receiver hears when the last one is written.
-    pub(crate) fn enqueue(
-        self: &Rc<Self>,
-        state: &mut State,
-        stream: u8,
-        pieces: Vec<Piece>,
-    ) {
+    pub(crate) fn enqueue(self: &Rc<Self>, state: &mut State, stream: u8, pieces: Vec<Piece>) {
         let frontier = &mut state.frontiers[usize::from(stream)];
         frontier.queue.extend(pieces);
         if !std::mem::replace(&mut frontier.busy, true) {
@@ -85,7 +47,10 @@ impl Engine {
                 }
             }
             if let Err(failure) = self.write_some(stream).await {
-                let waiting = self.state.borrow_mut().frontiers[usize::from(stream)].drain();
+                let mut state = self.state.borrow_mut();
+                let waiting = state.frontiers[usize::from(stream)].drain();
+                self.send_deferred(&mut state);
+                drop(state);
                 for done in waiting {
                     let _ = done.send(Err(failure.clone()));
                 }
@@ -134,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// What could not be written waits again, in front of all others.
+    /// A draft that could not be written waits again, in front of all others.
     fn put_back(&self, stream: u8, draft: Draft) {
         let frontier = &mut self.state.borrow_mut().frontiers[usize::from(stream)];
         frontier.flying.clear();

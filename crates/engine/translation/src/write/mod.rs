@@ -13,12 +13,14 @@ mod copies;
 mod draft;
 mod frontier;
 mod piece;
+mod queue;
 mod route;
+mod router;
 mod stream;
 
 pub(crate) use draft::Draft;
-pub(crate) use frontier::Frontier;
 pub(crate) use piece::{Origin, Piece};
-pub use route::Route;
-pub(crate) use route::Router;
+pub(crate) use queue::Frontier;
+pub use router::Route;
+pub(crate) use router::Router;
 pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, is_copy, of_writes, reserve};

@@ -1,99 +1,37 @@
-//! Routes: to which frontier a write goes. They are data, and no code of a controller runs in the way of a write.
+//! The way of a write to its frontier.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
 use tokio::sync::oneshot;
 
 use super::piece::Piece;
-use super::stream::{COLD, SEQUENTIAL, STREAMS, WRITES, of_writes};
+use super::router::Route;
+use super::stream::{COLD, SEQUENTIAL, WRITES, of_writes};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::state::State;
 
-/// The choice of a frontier for each write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Route {
-    /// One for all.
-    #[default]
-    Single,
-    /// One for sectors that lie in one of the `young` zones opened last, which were written a short while ago; another for all
-    /// others.
-    Heat {
-        /// Number of zones.
-        young: u32,
-    },
-    /// One for each of up to four runs of sequential writes, from the sector on at which a run has so many behind it; another for all others.
-    Sequential {
-        /// Sectors of a run before it counts.
-        sectors: u32,
-    },
-}
-
-/// A run of sequential writes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Run {
-    next: u64,
-    sectors: u64,
-    stream: u8,
-}
-
-/// State of the choice, and writes that have to wait for it.
-#[derive(Default)]
-pub(crate) struct Router {
-    pub(crate) route: Route,
-    /// Latest first.
-    runs: VecDeque<Run>,
-    /// Writes that overlap others at several frontiers, and all that came after them.
-    deferred: VecDeque<(Range<u64>, Vec<Piece>)>,
-}
-
-impl Router {
+impl State {
     /// The stream of a write to these sectors.
-    fn choose(&mut self, state: &StateView<'_>, sectors: &Range<u64>) -> u8 {
-        match self.route {
+    fn choose_stream(&mut self, sectors: &Range<u64>) -> u8 {
+        match self.router.route {
             Route::Single => WRITES,
             Route::Heat { young } => {
-                if state.is_young(sectors.start, young) { WRITES } else { COLD }
+                if self.is_young(sectors.start, young) {
+                    WRITES
+                } else {
+                    COLD
+                }
             }
-            Route::Sequential { sectors: least } => self.run_of(sectors, least),
+            Route::Sequential { sectors: least } => self.router.run_of(sectors, least),
         }
     }
 
-    fn run_of(&mut self, sectors: &Range<u64>, least: u32) -> u8 {
-        let streams = usize::from(STREAMS - SEQUENTIAL);
-        let known = self.runs.iter().position(|run| run.next == sectors.start);
-        let mut run = known.and_then(|at| self.runs.remove(at)).unwrap_or_else(|| {
-            let oldest = if self.runs.len() < streams { None } else { self.runs.pop_back() };
-            let stream = oldest.map_or(SEQUENTIAL + self.runs.len() as u8, |run| run.stream);
-            Run { stream, ..Run::default() }
-        });
-        run.next = sectors.end;
-        run.sectors += sectors.end - sectors.start;
-        self.runs.push_front(run);
-        if run.sectors >= u64::from(least) { run.stream } else { WRITES }
-    }
-
-    /// Gives up what waits.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Piece> {
-        self.deferred.drain(..).flat_map(|(_, pieces)| pieces)
-    }
-
-    /// Nothing waits.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.deferred.is_empty()
-    }
-}
-
-/// The state, but for the router.
-struct StateView<'s>(&'s State);
-
-impl StateView<'_> {
+    /// The sector lies in one of the zones opened last.
     fn is_young(&self, lba: u64, young: u32) -> bool {
-        let State { map, zones, opened, shape, .. } = self.0;
-        let zone = map.get(lba).and_then(|extent| zones.get(shape.zone_of(extent.place)));
-        zone.is_some_and(|zone| zone.order + u64::from(young) > *opened)
+        let zone = self.map.get(lba).and_then(|extent| self.zones.get(self.shape.zone_of(extent.place)));
+        zone.is_some_and(|zone| zone.order + u64::from(young) > self.opened)
     }
 }
 
@@ -128,9 +66,7 @@ impl Engine {
                 return;
             }
             let stream = met.unwrap_or_else(|| {
-                let mut router = std::mem::take(&mut state.router);
-                let stream = router.choose(&StateView(state), &sectors);
-                state.router = router;
+                let stream = state.choose_stream(&sectors);
                 if state.may_open(stream) { stream } else { WRITES }
             });
             if let Some((_, pieces)) = state.router.deferred.pop_front() {

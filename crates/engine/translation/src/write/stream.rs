@@ -1,6 +1,6 @@
 //! Streams: what is written to different zones, so that it lies and dies apart.
 
-use crate::keeper::COPY_RESERVE;
+use crate::room::{CLEANER_RESERVE, COPY_RESERVE};
 
 /// Callers' writes.
 pub(crate) const WRITES: u8 = 0;
@@ -33,7 +33,7 @@ pub(crate) fn is_copy(stream: u8) -> bool {
 pub(crate) fn reserve(stream: u8) -> u32 {
     match stream {
         COPIES => 0,
-        TAKEN | HEAD => 1,
+        TAKEN | HEAD => CLEANER_RESERVE,
         _ => COPY_RESERVE,
     }
 }

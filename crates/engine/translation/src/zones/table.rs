@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_longest_free_zone_comes_first() {
         let mut table = ZoneTable::new(&(5..9));
-        [7, 5, 8].map(|zone| table.add_free(ZoneId(zone), false));
+        [7, 5, 8].into_iter().for_each(|zone| table.add_free(ZoneId(zone), false));
         assert_eq!(table.take_free(), Some(ZoneId(7)));
         table.add_free(ZoneId(7), true);
         let order: Vec<_> = std::iter::from_fn(|| table.take_free()).map(|zone| zone.0).collect();

@@ -50,7 +50,7 @@ fn copies_at_random(rt: Runtime, control: Control, mut random: Random) -> LocalB
     Box::pin(async move {
         loop {
             let ranges = some_ranges(&control, &mut random);
-            // What it is refused does not stop it.
+            // A refusal does not stop it.
             let _ = control.copy(&ranges, None).await;
             rt.sleep(Duration::from_micros(random.below(500))).await;
         }
@@ -220,6 +220,7 @@ fn history(seed: u64, controller: Controller) {
     });
 }
 
+/// TL-CTL-1, TL-CTL-2; and TL-ROOM-1: no write fails for want of room.
 #[test]
 fn eleven_bad_controllers_lose_nothing() {
     for seed in seeds(4) {

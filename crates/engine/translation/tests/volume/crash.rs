@@ -1,4 +1,7 @@
 //! TL-REC-1: wherever the power fails, all that was durable is there, and nothing that never was.
+//!
+//! A cut in a checkpoint tests TL-CKPT-1 and TL-CKPT-2, one while zones are emptied TL-RESET-1 and TL-WRITE-3, one behind an opening
+//! TL-REC-5.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -68,6 +71,7 @@ fn cut(seed: u64, share: f64) -> usize {
     cuts
 }
 
+/// TL-REC-1, TL-CKPT-1, TL-CKPT-2, TL-RESET-1, TL-WRITE-3, TL-REC-5.
 #[test]
 fn cut_at_every_command() {
     let cuts: usize = seeds(4).map(|seed| cut(seed, 1.0)).sum();

@@ -58,6 +58,7 @@ fn chain(seed: u64, most: Harm) {
     }
 }
 
+/// TL-WRITE-2, and TL-READ-1: each read is verified, and its bytes are those of a write.
 #[test]
 fn faults_that_a_volume_hides() {
     seeds(60).for_each(|seed| chain(seed, Harm::None));

@@ -4,5 +4,7 @@ mod common;
 mod contract;
 mod controllers;
 mod crash;
+mod full;
 mod lives;
 mod model;
+mod unreadable;

@@ -1,0 +1,38 @@
+//! A frontier: the zone that a stream writes to, and the pieces that wait for it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use shingle_base::ZoneId;
+
+use super::piece::{Done, Piece};
+
+/// A stream's frontier.
+#[derive(Default)]
+pub(crate) struct Frontier {
+    pub(crate) queue: VecDeque<Piece>,
+    pub(crate) zone: Option<ZoneId>,
+    /// Sectors of the command under way.
+    pub(crate) flying: Vec<Range<u64>>,
+    /// A task writes all that waits.
+    pub(super) busy: bool,
+}
+
+impl Frontier {
+    /// Nothing waits, and nothing is being written.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.busy && self.queue.is_empty()
+    }
+
+    /// A piece that waits, or is being written, has some of these sectors.
+    pub(super) fn touches(&self, sectors: &Range<u64>) -> bool {
+        let meets = |lba: u64, end: u64| lba < sectors.end && sectors.start < end;
+        self.flying.iter().any(|flying| meets(flying.start, flying.end))
+            || self.queue.iter().any(|piece| meets(piece.lba, piece.end()))
+    }
+
+    /// Gives up all that waits. Returns the callers.
+    pub(crate) fn drain(&mut self) -> Vec<Done> {
+        self.queue.drain(..).filter_map(|piece| piece.done).collect()
+    }
+}
