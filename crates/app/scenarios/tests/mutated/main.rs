@@ -4,6 +4,7 @@
 //! `SHINGLE_PARSER` is which parsers (with commas between), and `SHINGLE_INPUT` the number of the only input, to replay a
 //! failure. One test, since memory is counted for the process.
 
+mod nbd;
 mod requests;
 mod specimens;
 mod traces;
@@ -74,11 +75,13 @@ fn run(parser: Parser, specimens: &[Vec<u8>], numbers: Range<u64>) -> usize {
 fn mutated_bytes_make_no_parser_panic_or_take_memory() {
     let written = specimens::all();
     let texts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
-    let of_clients: [(Parser, Vec<Vec<u8>>); 4] = [
+    let of_clients: [(Parser, Vec<Vec<u8>>); 6] = [
         (("s3_framing", shingle_s3_gateway::parse::framing), texts(&requests::FRAMED)),
         (("configuration", requests::configuration), texts(&requests::CONFIGURATIONS)),
         (("s3_request", requests::unsigned), texts(&requests::SPECIMENS)),
         (("s3_signed_request", requests::signed), texts(&requests::SPECIMENS)),
+        (("nbd_handshake", shingle_nbd_server::parse::handshake), nbd::handshakes()),
+        (("nbd_requests", shingle_nbd_server::parse::requests), nbd::requests()),
     ];
     let on_disk = ALL.map(|parser: Parser| {
         let whole: Vec<Vec<u8>> = written.iter().filter(|bytes| (parser.1)(bytes)).take(200).cloned().collect();

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 24] = [
+const PREFIXES: [(&str, &str); 25] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -27,6 +27,7 @@ const PREFIXES: [(&str, &str); 24] = [
     ("crates/foundation/erasure", "EC"),
     ("crates/foundation/runtime", "RT"),
     ("crates/foundation/store-api", "API"),
+    ("crates/frontend/nbd-server", "NBD"),
     ("crates/frontend/s3-gateway", "GW"),
     ("crates/store/array-objects", "AO"),
     ("crates/store/buckets", "BK"),

@@ -1,0 +1,144 @@
+//! Access by the byte to stores of sectors, for clients that were not told of sectors, or do not care.
+//!
+//! A write that ends inside a sector reads it, and writes it back with its own bytes put in. A write that was answered in between
+//! would be undone; so writes of less than sectors are done alone, and those of whole sectors beside each other. (NBD-EDGE-1)
+
+use bytes::Bytes;
+use shingle_store_api::{BlockStore, Durability, StoreError, StoreErrorKind, StoreResult};
+use tokio::sync::RwLock;
+
+use crate::request::Span;
+
+/// Zeros that are written at once where they are to take their room.
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
+/// The writes of an export, on whatever connections.
+#[derive(Default)]
+pub(crate) struct Edges(RwLock<()>);
+
+/// The sectors that a span touches.
+pub(crate) fn widened(span: Span, sector: u64) -> Span {
+    Span::between(span.offset / sector * sector, span.end().div_ceil(sector).saturating_mul(sector))
+}
+
+/// The sectors that a span has all of.
+fn narrowed(span: Span, sector: u64) -> Option<Span> {
+    let (first, end) = (span.offset.div_ceil(sector).saturating_mul(sector), span.end() / sector * sector);
+    (first < end).then(|| Span::between(first, end))
+}
+
+/// The bytes of a span.
+pub(crate) async fn read(store: &dyn BlockStore, span: Span) -> StoreResult<Bytes> {
+    let wide = widened(span, store.sector_bytes());
+    let bytes = store.read(wide.offset, wide.length).await?;
+    if bytes.len() as u64 != wide.length {
+        let words = format!("{} bytes were read at {}, and not {}", bytes.len(), wide.offset, wide.length);
+        return Err(StoreError::new(StoreErrorKind::Device, words));
+    }
+    let first = (span.offset - wide.offset) as usize;
+    Ok(bytes.slice(first..first + span.length as usize))
+}
+
+impl Edges {
+    pub(crate) async fn write(
+        &self,
+        store: &dyn BlockStore,
+        span: Span,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) -> StoreResult<()> {
+        if widened(span, store.sector_bytes()) == span {
+            let _beside = self.0.read().await;
+            return store.write(span.offset, data, durability).await;
+        }
+        let _alone = self.0.write().await;
+        patch(store, span, data, durability).await
+    }
+
+    /// `filled`: as data, so that they take their room.
+    pub(crate) async fn zero(
+        &self,
+        store: &dyn BlockStore,
+        span: Span,
+        durability: Durability,
+        filled: bool,
+    ) -> StoreResult<()> {
+        let inner = narrowed(span, store.sector_bytes());
+        if inner == Some(span) {
+            let _beside = self.0.read().await;
+            return zero_sectors(store, span, durability, filled).await;
+        }
+        let _alone = self.0.write().await;
+        let Some(inner) = inner else { return patch(store, span, zeros(span), durability).await };
+        let (before, after) = (Span::between(span.offset, inner.offset), Span::between(inner.end(), span.end()));
+        if before.length > 0 {
+            patch(store, before, zeros(before), durability).await?;
+        }
+        zero_sectors(store, inner, durability, filled).await?;
+        if after.length > 0 {
+            patch(store, after, zeros(after), durability).await?;
+        }
+        Ok(())
+    }
+
+    /// A hint: parts of sectors stay.
+    pub(crate) async fn trim(&self, store: &dyn BlockStore, span: Span, durability: Durability) -> StoreResult<()> {
+        let Some(span) = narrowed(span, store.sector_bytes()) else { return Ok(()) };
+        let beside = self.0.read().await;
+        store.trim(span.offset, span.length).await?;
+        drop(beside);
+        if durability == Durability::Durable { store.flush().await } else { Ok(()) }
+    }
+}
+
+/// Writes a span with the rest of its first and last sectors around it, as one write.
+async fn patch(store: &dyn BlockStore, span: Span, data: Vec<Bytes>, durability: Durability) -> StoreResult<()> {
+    let wide = widened(span, store.sector_bytes());
+    let (before, after) = (Span::between(wide.offset, span.offset), Span::between(span.end(), wide.end()));
+    let mut pieces = Vec::with_capacity(data.len() + 2);
+    if before.length > 0 {
+        pieces.push(read(store, before).await?);
+    }
+    pieces.extend(data);
+    if after.length > 0 {
+        pieces.push(read(store, after).await?);
+    }
+    store.write(wide.offset, pieces, durability).await
+}
+
+async fn zero_sectors(store: &dyn BlockStore, span: Span, durability: Durability, filled: bool) -> StoreResult<()> {
+    if !filled {
+        return store.write_zeros(span.offset, span.length, durability).await;
+    }
+    let mut left = span;
+    while left.length > 0 {
+        let now = Span { length: left.length.min(ZEROS.len() as u64), ..left };
+        store.write(now.offset, zeros(now), durability).await?;
+        left = Span::between(now.end(), span.end());
+    }
+    Ok(())
+}
+
+/// Zeros for a span: at most [`ZEROS`] of them.
+fn zeros(span: Span) -> Vec<Bytes> {
+    vec![Bytes::from_static(&ZEROS).slice(..span.length as usize)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_grow_and_shrink_to_sectors() {
+        let of = |offset, end| {
+            let span = Span::between(offset, end);
+            let bounds = |span: Span| (span.offset, span.end());
+            (bounds(widened(span, 4096)), narrowed(span, 4096).map(bounds))
+        };
+        assert_eq!(of(4096, 8192), ((4096, 8192), Some((4096, 8192))));
+        assert_eq!(of(4095, 8193), ((0, 12288), Some((4096, 8192))));
+        assert_eq!(of(4097, 8191), ((4096, 8192), None));
+        assert_eq!(of(4097, 8193), ((4096, 12288), None));
+        assert_eq!(of(5000, 12288), ((4096, 12288), Some((8192, 12288))));
+    }
+}
