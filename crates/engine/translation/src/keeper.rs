@@ -22,7 +22,12 @@ use crate::zones::{Status, Zone};
 impl Engine {
     /// Too few zones are free.
     pub(crate) fn wants_room(&self, state: &State) -> bool {
-        state.zones.free() < self.options.low_water.max(FREE_MIN)
+        state.zones.free() < self.free_wanted(state)
+    }
+
+    /// Zones that are to be free.
+    pub(crate) fn free_wanted(&self, state: &State) -> u32 {
+        self.options.low_water.max(FREE_MIN).max(state.wanted_free)
     }
 
     /// Works until the volume closes or stops.
@@ -74,6 +79,7 @@ impl Engine {
             return Ok(false);
         }
         self.take_over();
+        self.state.borrow_mut().reclaim = false;
         if let Some(victim) = victim
             && self.clean(victim).await?
         {

@@ -43,6 +43,10 @@ pub(crate) struct State {
     pub(crate) opened: u64,
     /// Writers leave so many blocks free, for a while.
     pub(crate) low_water: Option<LowWater>,
+    /// Free zones below which a controller wants to be told; the volume's own number if that is higher.
+    pub(crate) wanted_free: u32,
+    /// A controller wants the volume's own cleaner to win a zone.
+    pub(crate) reclaim: bool,
     /// Since when writers wait for room.
     pub(crate) waiting_since: Option<Instant>,
     /// A controller, in place of the volume's own cleaner.
@@ -69,6 +73,8 @@ impl State {
             router: Router::default(),
             opened: 0,
             low_water: None,
+            wanted_free: 0,
+            reclaim: false,
             waiting_since: None,
             attached: None,
             saved: Bytes::new(),

@@ -118,10 +118,25 @@ impl Control {
     /// waits of a long one. (FSTL, section III-B, "low-water mark")
     pub fn low_water(&self, blocks: u64) {
         self.note_command();
-        let most = u64::from(self.engine.options.low_water.max(crate::FREE_MIN)) * u64::from(self.shape().zone_blocks);
+        let zones = self.engine.free_wanted(&self.engine.state.borrow());
+        let most = u64::from(zones) * u64::from(self.shape().zone_blocks);
         let mark = LowWater { blocks: blocks.min(most), until: self.engine.rt.now() + PATIENCE };
         self.engine.state.borrow_mut().low_water = (blocks > 0).then_some(mark);
         self.engine.wakes.room.notify_waiters();
+    }
+
+    /// Wants so many zones to be free: [`Event::Room`](super::Event::Room) tells of fewer. No more than half of them count.
+    pub fn want_free(&self, zones: u32) {
+        self.note_command();
+        self.engine.state.borrow_mut().wanted_free = zones.min(self.shape().zones / 2);
+        self.engine.wakes.keeper.notify_one();
+    }
+
+    /// Has the volume's own cleaner win a zone, if few are free: where a controller's own copies have no room.
+    pub fn reclaim(&self) {
+        self.note_command();
+        self.engine.state.borrow_mut().reclaim = true;
+        self.engine.wakes.keeper.notify_one();
     }
 
     /// Divides writes among frontiers from now on.

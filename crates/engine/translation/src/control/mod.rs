@@ -56,7 +56,7 @@ impl Engine {
     /// Time until the volume has to clean by itself, though a controller should; `None` if that is not to be.
     pub(crate) fn takes_over_in(&self) -> Option<Duration> {
         let state = self.state.borrow();
-        let Some(attached) = &state.attached else { return Some(Duration::ZERO) };
+        let Some(attached) = state.attached.as_ref().filter(|_| !state.reclaim) else { return Some(Duration::ZERO) };
         let since = state.waiting_since?;
         let waited = self.rt.now().since(since);
         // One that has given no command since the volume last had to clean by itself is dead.
@@ -66,7 +66,8 @@ impl Engine {
 
     /// The volume cleans by itself.
     pub(crate) fn take_over(&self) {
-        if let Some(attached) = &mut self.state.borrow_mut().attached {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(attached) = state.attached.as_mut().filter(|_| !state.reclaim) {
             attached.taken_over = Some(attached.commands);
         }
     }

@@ -137,6 +137,11 @@ impl Control {
         Ok(extents)
     }
 
+    /// Blocks that writers have left.
+    pub fn room(&self) -> u64 {
+        self.engine.state.borrow().room_of_writers()
+    }
+
     /// Time since a caller last asked for something.
     pub fn idle_for(&self) -> Duration {
         let busy = (0..STREAMS).any(|stream| !is_copy(stream) && !self.engine.state.borrow().is_idle(stream));

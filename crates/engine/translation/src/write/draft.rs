@@ -46,6 +46,7 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         let (epoch, from) = state.zones.get(zone).map_or((0, shape.zone_blocks), |entry| (entry.epoch, entry.next));
         let mut draft = Draft { zone, epoch, from, end: from.max(1), pairs: Vec::new() };
+        let align = state.router.route.align_of(stream);
         let queue = &mut state.frontiers[usize::from(stream)].queue;
         while draft.pairs.len() < PAIRS_MAX && !queue.is_empty() {
             let Some(blocks) = (shape.zone_blocks - draft.end).checked_sub(1).filter(|&blocks| blocks > 0) else {
@@ -57,18 +58,29 @@ impl Engine {
             while pieces.len() < NAMES_MAX
                 && let Some(piece) = queue.front_mut()
             {
+                let begins = pieces.is_empty() && draft.pairs.is_empty();
+                if !begins && align.is_some_and(|align| piece.lba.is_multiple_of(align)) {
+                    // It goes on in another zone.
+                    break;
+                }
                 if piece.kind != NameKind::Data {
                     pieces.extend(queue.pop_front());
                 } else if piece.sectors <= left {
                     left -= piece.sectors;
                     pieces.extend(queue.pop_front());
                 } else {
-                    // A piece that does not fit the end of a zone is divided; elsewhere a pair of its own keeps it in one extent.
-                    if left == whole {
+                    // A piece that does not fit the end of a zone is divided, and one that goes on where the pair ends; elsewhere a pair of
+                    // its own keeps it in one extent.
+                    let goes_on =
+                        pieces.last().is_some_and(|last| last.kind == NameKind::Data && last.end() == piece.lba);
+                    if left == whole || (goes_on && left > 0) {
                         pieces.push(piece.split_off_front(left, shape));
                     }
                     break;
                 }
+            }
+            if pieces.is_empty() {
+                break;
             }
             let number = self.sequence.next();
             debug_assert!(number > epoch, "TL-WRITE-1: a write has a number below its zone's generation");

@@ -12,6 +12,7 @@ use crate::place::Place;
 use crate::state::State;
 use bytes::Bytes;
 use futures_util::future::select;
+use shingle_base::ZoneId;
 use shingle_record::NameKind;
 
 impl Engine {
@@ -64,6 +65,7 @@ impl Engine {
         if !is_copy(stream) {
             self.above_low_water().await;
         }
+        self.align(stream).await?;
         let zone = self.frontier_zone(stream).await?;
         let draft = self.draft(stream, zone);
         let buffers = self.frame(&draft);
@@ -78,6 +80,23 @@ impl Engine {
                 self.put_back(stream, draft);
                 self.after_failed_write(stream, zone, from, error).await
             }
+        }
+    }
+
+    /// Ends the zone of a stream that goes on in another one at the sector that comes next.
+    async fn align(self: &Rc<Self>, stream: u8) -> Result<(), Failure> {
+        let ends = {
+            let state = self.state.borrow();
+            let frontier = &state.frontiers[usize::from(stream)];
+            let align = state.router.route.align_of(stream);
+            let next = frontier.queue.front().map(|piece| piece.lba);
+            let at_border = align.zip(next).is_some_and(|(align, next)| next.is_multiple_of(align));
+            let begun = |zone: &ZoneId| state.zones.get(*zone).is_some_and(|zone| zone.next > 1);
+            frontier.zone.filter(begun).filter(|_| at_border)
+        };
+        match ends {
+            Some(zone) => self.end_zone(stream, zone).await,
+            None => Ok(()),
         }
     }
 

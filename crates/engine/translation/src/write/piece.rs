@@ -62,6 +62,21 @@ impl Piece {
         front
     }
 
+    /// Its parts between the multiples of `align`.
+    pub(crate) fn cut_at(mut self, align: u64, shape: Shape) -> Vec<Self> {
+        let mut parts = Vec::with_capacity(1);
+        loop {
+            let border = (self.lba / align + 1) * align;
+            if self.kind != NameKind::Data || self.end() <= border {
+                parts.push(self);
+                return parts;
+            }
+            // Less than the piece's length.
+            let front = (border - self.lba) as u32;
+            parts.push(self.split_off_front(front, shape));
+        }
+    }
+
     /// The sector behind it.
     pub(crate) fn end(&self) -> u64 {
         self.lba + u64::from(self.sectors)

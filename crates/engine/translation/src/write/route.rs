@@ -24,7 +24,7 @@ impl State {
                     COLD
                 }
             }
-            Route::Sequential { sectors: least } => self.router.run_of(sectors, least),
+            Route::Sequential { sectors: least, .. } => self.router.run_of(sectors, least),
         }
     }
 
@@ -50,6 +50,11 @@ impl Engine {
         }
         if let Some(last) = pieces.last_mut() {
             last.done = Some(done);
+        }
+        if let Route::Sequential { align, .. } = state.router.route
+            && align > 0
+        {
+            pieces = pieces.into_iter().flat_map(|piece| piece.cut_at(align, state.shape)).collect();
         }
         state.router.deferred.push_back((sectors, pieces));
         self.send_deferred(&mut state);

@@ -18,19 +18,35 @@ pub enum Route {
         /// Number of zones.
         young: u32,
     },
-    /// One for each of up to four runs of sequential writes, from the sector on at which a run has so many behind it; another for all others.
+    /// One for each of up to four runs of sequential writes, once a run is so long; another for all others.
     Sequential {
         /// Sectors of a run before it counts.
         sectors: u32,
+        /// A run goes on in another zone at each multiple of so many sectors; 0 = it fills its zones.
+        align: u64,
     },
 }
+
+impl Route {
+    /// A stream goes on in another zone at the multiples of so many sectors.
+    pub(super) fn align_of(self, stream: u8) -> Option<u64> {
+        match self {
+            Self::Sequential { align, .. } if stream >= SEQUENTIAL => Some(align).filter(|&align| align > 0),
+            _ => None,
+        }
+    }
+}
+
+/// Runs that are followed, those of random writes among them.
+const RUNS: usize = 32;
 
 /// A run of sequential writes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     next: u64,
     sectors: u64,
-    stream: u8,
+    /// Its own stream, once it is long enough.
+    stream: Option<u8>,
 }
 
 /// State of the choice, and writes that have to wait for it.
@@ -46,17 +62,23 @@ pub(crate) struct Router {
 impl Router {
     /// The stream of a write that may go on a run.
     pub(super) fn run_of(&mut self, sectors: &Range<u64>, least: u32) -> u8 {
-        let streams = usize::from(STREAMS - SEQUENTIAL);
         let known = self.runs.iter().position(|run| run.next == sectors.start);
-        let mut run = known.and_then(|at| self.runs.remove(at)).unwrap_or_else(|| {
-            let oldest = if self.runs.len() < streams { None } else { self.runs.pop_back() };
-            let stream = oldest.map_or(SEQUENTIAL + self.runs.len() as u8, |run| run.stream);
-            Run { stream, ..Run::default() }
-        });
+        let mut run = known.and_then(|at| self.runs.remove(at)).unwrap_or_default();
         run.next = sectors.end;
         run.sectors += sectors.end - sectors.start;
+        if run.stream.is_none() && run.sectors >= u64::from(least) {
+            run.stream = self.stream_for_run();
+        }
+        self.runs.truncate(RUNS - 1);
         self.runs.push_front(run);
-        if run.sectors >= u64::from(least) { run.stream } else { WRITES }
+        run.stream.unwrap_or(WRITES)
+    }
+
+    /// A stream that no run has, else that of the run that was idle longest.
+    fn stream_for_run(&mut self) -> Option<u8> {
+        let taken = |stream: u8| self.runs.iter().any(|run| run.stream == Some(stream));
+        let free = (SEQUENTIAL..STREAMS).find(|&stream| !taken(stream));
+        free.or_else(|| self.runs.iter_mut().rev().find_map(|run| run.stream.take()))
     }
 
     /// Gives up all that waits.

@@ -135,7 +135,10 @@ fn routes_at_random(rt: Runtime, control: Control, mut random: Random) -> LocalB
             control.route(match random.below(3) {
                 0 => Route::Single,
                 1 => Route::Heat { young: random.number() as u32 >> random.below(32) },
-                _ => Route::Sequential { sectors: random.below(64) as u32 },
+                _ => Route::Sequential {
+                    sectors: random.below(64) as u32,
+                    align: [0, 1, 100, 250][random.below(4) as usize],
+                },
             });
             rt.sleep(Duration::from_micros(random.below(2000))).await;
         }
