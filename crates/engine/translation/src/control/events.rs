@@ -29,6 +29,17 @@ impl Control {
         self.event().unwrap_or(Event::Timer)
     }
 
+    /// Completes when the volume begins to close, or has stopped.
+    pub async fn closing(&self) {
+        loop {
+            let woken = self.engine.wakes.control.notified();
+            if self.event() == Some(Event::Closing) {
+                return;
+            }
+            woken.await;
+        }
+    }
+
     /// Few zones are free.
     pub fn wants_room(&self) -> bool {
         self.engine.wants_room(&self.engine.state.borrow())
