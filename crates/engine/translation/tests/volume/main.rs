@@ -3,5 +3,6 @@
 mod common;
 mod contract;
 mod crash;
+mod hollow;
 mod lives;
 mod model;
