@@ -42,7 +42,7 @@ pub(crate) enum Wanted {
 }
 
 /// A command of a policy, to be yielded. Made by the functions of `shingle.control`.
-#[pyclass(frozen, module = "shingle._native", skip_from_py_object)]
+#[pyclass(frozen, module = "shingle._native")]
 #[derive(Clone)]
 pub(crate) struct Command(pub(crate) Wanted);
 

@@ -57,10 +57,11 @@ type Asked = (Wanted, oneshot::Sender<StoreResult<Answer>>);
 
 /// Runs a policy on a thread of its own, so that a policy that computes for long, or hangs, holds up nobody. Completes when it ends or the volume
 /// closes.
-pub(crate) async fn run_beside(rt: &Runtime, control: Control, generator: Py<PyAny>) {
+pub(crate) async fn run_beside(rt: Runtime, control: Control, generator: Py<PyAny>) {
     let (sender, mut asked) = mpsc::channel::<Asked>(1);
-    let policy = rt.blocking(move || Python::attach(|py| on_its_thread(py, &generator, &sender)));
+    let own = rt.clone();
     rt.spawn_detached(async move {
+        let policy = own.blocking(move || Python::attach(|py| on_its_thread(py, &generator, &sender)));
         if let Ok(Err(error)) = policy.await {
             Python::attach(|py| error.write_unraisable(py, None));
         }

@@ -63,9 +63,15 @@ pub fn keep_metadata(piece: &[u8]) -> usize {
     }
     match Header::decode(piece, &Expect::default()) {
         Ok(Header { form: Form::Sliced, .. }) => HEADER_SIZE,
-        Ok(Header { form: Form::Paired, .. }) => SIDE_SIZE,
+        // Most pairs have few names, and zeros behind them.
+        Ok(Header { form: Form::Paired, .. }) => trimmed(&piece[..SIDE_SIZE.min(piece.len())]),
         Ok(Header { form: Form::Plain, .. }) | Err(_) => piece.len(),
     }
+}
+
+/// Length without the zeros at the end.
+fn trimmed(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
 /// As [`keep_metadata`], but keeps whole records that were framed with their payload: for stores whose data is hollow

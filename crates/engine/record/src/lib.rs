@@ -23,7 +23,7 @@ pub use meta_log::{
 };
 pub use pair::{
     CHECK_SIZE, JudgedPair, NAMES_MAX, Name, NameKind, NextZone, Numbering, PAIR_SLICES_MAX, Pair, PairFramer,
-    PairPlan, PairSliceError, SIDE_SIZE, check_slice, judge_pair, pair_blocks, slice_tag,
+    PairPlan, PairSliceError, SIDE_SIZE, check_slice, frame_hollow_pair, judge_pair, pair_blocks, slice_tag,
 };
 pub use scan::{Scanned, ZoneScanner, read_block};
 pub use sequence::SequenceSource;

@@ -185,21 +185,25 @@ pub fn frame_hollow(
     offset: u32,
     length: u32,
 ) -> Vec<Bytes> {
-    thread_local! {
-        static ZEROS: Bytes = AlignedBuf::zeroed(HOLLOW_PIECE).freeze();
-    }
     let info = DataInfo { chunk, offset, durable: 0 }.encode();
     let header = Header { kind, form: Form::Sliced, length, place: *place, sequence, info, payload_crc: 0 };
     let mut first = AlignedBuf::zeroed(Blocks(1));
     first[..HEADER_SIZE].copy_from_slice(&header.encode());
     let mut pieces = vec![first.freeze()];
-    let mut rest = sliced_record_blocks(u64::from(length)) - Blocks(1);
-    while rest > Blocks::ZERO {
-        let piece = rest.min(HOLLOW_PIECE);
-        pieces.push(ZEROS.with(|zeros| zeros.slice(..piece.bytes() as usize)));
-        rest -= piece;
-    }
+    pieces.extend(hollow(sliced_record_blocks(u64::from(length)) - Blocks(1)));
     pieces
+}
+
+/// So many blocks of shared zeros.
+pub(crate) fn hollow(mut blocks: Blocks) -> impl Iterator<Item = Bytes> {
+    thread_local! {
+        static ZEROS: Bytes = AlignedBuf::zeroed(HOLLOW_PIECE).freeze();
+    }
+    std::iter::from_fn(move || {
+        let piece = blocks.min(HOLLOW_PIECE);
+        blocks -= piece;
+        (piece > Blocks::ZERO).then(|| ZEROS.with(|zeros| zeros.slice(..piece.bytes() as usize)))
+    })
 }
 
 /// The longest piece of zeros in a hollow record.

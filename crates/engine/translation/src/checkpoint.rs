@@ -4,8 +4,8 @@
 //! that happened since the start again, in its order, so each sector comes out as it was in the end.
 //!
 //! # Invariants
-//! - TL-CKPT-1: the zone table, and the place of the start in the journal, are of one moment: pairs that the table calls covered are
-//!   in the map, and those behind are found by scanning.
+//! - TL-CKPT-1: the zone table is taken no earlier than the start takes its place in the journal, and the map no earlier than the
+//!   table: so zones that the table lacks are in the journal, and pairs that it calls covered are in the map.
 //! - TL-CKPT-2: data that the map of a checkpoint names is durable before the checkpoint is complete.
 
 use std::rc::Rc;
@@ -34,7 +34,7 @@ impl Engine {
     }
 
     async fn write_parts(self: Rc<Self>) -> Result<(), Failure> {
-        // TL-CKPT-1: nothing comes between these two.
+        // TL-CKPT-1: in this order.
         let (begun, table) = (self.log.begin_checkpoint(), table_of(&self.state.borrow()));
         let saved = self.state.borrow().saved.clone();
         let mut writer = begun.await?;

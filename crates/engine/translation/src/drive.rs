@@ -2,16 +2,14 @@
 
 use std::rc::Rc;
 
-use shingle_base::{Blocks, BufferPool, Lba, StoreId, ZoneId};
+use shingle_base::{Blocks, Lba, StoreId, ZoneId};
 use shingle_record::RecordPlace;
 use shingle_store_api::{StoreError, StoreErrorKind};
 use shingle_zone_kit::Flusher;
 use shingle_zoned::{DeviceError, DeviceErrorKind, Geometry, ZonedDevice};
 
 use crate::layout::Layout;
-
-/// Bytes of buffers that are kept for the next use.
-const POOLED: usize = 32 << 20;
+use crate::payload::{self, Payload};
 
 /// A drive with a volume.
 pub(crate) struct Drive {
@@ -20,13 +18,14 @@ pub(crate) struct Drive {
     pub(crate) flush: Flusher,
     pub(crate) store: StoreId,
     pub(crate) layout: Layout,
-    pub(crate) pool: BufferPool,
+    pub(crate) payload: Box<dyn Payload>,
 }
 
 impl Drive {
     pub(crate) fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, layout: Layout) -> Self {
         let (geometry, flush) = (dev.geometry().clone(), Flusher::new(dev.clone()));
-        Self { dev, geometry, flush, store, layout, pool: BufferPool::new(POOLED) }
+        let payload = payload::of(&geometry);
+        Self { dev, geometry, flush, store, layout, payload }
     }
 
     /// Address of a zone's block.

@@ -23,6 +23,7 @@ mod layout;
 mod lifecycle;
 mod map;
 pub mod parse;
+mod payload;
 mod place;
 mod read;
 mod recovery;

@@ -1,13 +1,24 @@
 //! Framing a pair: each byte of data is copied once, and read once more while it is in the cache.
 
 use bytes::Bytes;
-use shingle_base::{AlignedBuilder, BufferPool, crc32c};
+use shingle_base::{AlignedBuf, AlignedBuilder, Blocks, BufferPool, crc32c};
 
 use super::names;
 use super::plan::slice_tag;
 use super::side::{Pair, Side};
 use super::{PAIR_SLICES_MAX, SIDE_SIZE, pair_blocks};
-use crate::slices::SLICE_SIZE;
+use crate::slices::{SLICE_SIZE, hollow};
+
+/// Frames a pair for a metadata-only device: header and names, and shared zeros in place of data and trailer, which such a device
+/// would drop. So an experiment on a modelled drive spends no time on bytes that are never read.
+pub fn frame_hollow_pair(pair: &Pair) -> Vec<Bytes> {
+    let header = pair.encode(Side::Header, &names::encode(&pair.names, pair.numbering));
+    let mut first = AlignedBuf::zeroed(Blocks(1));
+    first[..header.len()].copy_from_slice(&header);
+    let mut pieces = vec![first.freeze()];
+    pieces.extend(hollow(pair_blocks(pair.length()) - Blocks(1)));
+    pieces
+}
 
 /// Frames a pair whose data comes bit by bit.
 pub struct PairFramer {

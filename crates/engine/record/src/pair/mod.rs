@@ -34,7 +34,7 @@ use shingle_base::Blocks;
 
 use crate::slices::SLICE_SIZE;
 
-pub use framer::PairFramer;
+pub use framer::{PairFramer, frame_hollow_pair};
 pub(crate) use judge::verify_pair;
 pub use judge::{JudgedPair, judge_pair};
 pub use names::{NAMES_MAX, Name, NameKind, Numbering};

@@ -63,6 +63,21 @@ fn a_pair_has_its_golden_bytes() {
     assert_eq!(crc32c(&record), GOLDEN);
 }
 
+#[test]
+fn a_hollow_pair_is_as_long_and_a_device_without_payload_keeps_its_names() {
+    let (pair, record) = (sample(), framed(&sample()));
+    let pieces = frame_hollow_pair(&pair);
+    assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), record.len());
+    assert_eq!(pieces[0][..SIDE_SIZE], record[..SIDE_SIZE]);
+    let kept: Vec<usize> = pieces.iter().map(|piece| crate::keep_metadata(piece)).collect();
+    assert!(
+        (HEADER_SIZE + 2 * 12..=HEADER_SIZE + 3 * 12).contains(&kept[0]) && kept[1..].iter().all(|&kept| kept == 0)
+    );
+    let mut block = pieces[0][..kept[0]].to_vec();
+    block.resize(BLOCK_SIZE, 0);
+    assert_eq!(Pair::from_front(&block, &Expect::place(&PLACE)), Ok(pair));
+}
+
 /// Checksum of all bytes of the sample.
 const GOLDEN: u32 = 386_997_782;
 

@@ -75,8 +75,7 @@ impl Engine {
     /// Reads runs that hold so many sectors, but for those that are zeros.
     async fn fetch_all(&self, fetches: Vec<Fetch>, sectors: u64) -> StoreResult<Bytes> {
         let length = self.drive.layout.shape.bytes(sectors) as usize;
-        let mut out = self.drive.pool.take(length);
-        out.resize(length, 0);
+        let mut out = self.drive.payload.buffer(length);
         let mut reading = stream::iter(fetches).map(|fetch| self.fetch(fetch)).buffer_unordered(DEPTH);
         while let Some((fetch, raw)) = reading.next().await {
             if self.extract(&fetch, &raw?, &mut out).is_err() {
@@ -86,7 +85,7 @@ impl Engine {
             }
         }
         drop(reading);
-        Ok(self.drive.pool.share(out))
+        Ok(self.drive.payload.share(out))
     }
 
     /// The runs that hold sectors, in one step.
@@ -130,15 +129,10 @@ impl Engine {
         for part in &run.parts {
             let place = self.drive.place(run.zone, *epoch, part.pair);
             let bytes = raw.get((part.first - run.blocks.start) as usize * BLOCK_SIZE..).unwrap_or_default();
-            let mut at = part.at;
-            for slice in part.plan.extract(bytes, &place) {
-                let slice = slice.map_err(|error| {
-                    let text = format!("{}, pair at block {}: {error}", run.zone, part.pair);
-                    StoreError::new(StoreErrorKind::Corrupt, text)
-                })?;
-                out[at..at + slice.len()].copy_from_slice(slice);
-                at += slice.len();
-            }
+            self.drive.payload.extract(&part.plan, bytes, &place, &mut out[part.at..]).map_err(|error| {
+                let text = format!("{}, pair at block {}: {error}", run.zone, part.pair);
+                StoreError::new(StoreErrorKind::Corrupt, text)
+            })?;
         }
         Ok(())
     }

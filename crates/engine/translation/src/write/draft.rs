@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
-use shingle_record::{NAMES_MAX, Name, NameKind, Numbering, Pair, PairFramer, frame_zone_head};
+use shingle_record::{NAMES_MAX, Name, NameKind, Numbering, Pair, frame_zone_head};
 
 use super::piece::Piece;
 use crate::drive::Drive;
@@ -104,12 +104,12 @@ impl Engine {
         if draft.from == 0 {
             buffers.push(frame_zone_head(drive.store, draft.epoch, draft.zone, ZONE_KIND, self.rt.unix_time()));
         }
-        buffers.extend(draft.pairs.iter().map(|pair| frame_pair(drive, draft, pair, durable)));
+        buffers.extend(draft.pairs.iter().flat_map(|pair| frame_pair(drive, draft, pair, durable)));
         buffers
     }
 }
 
-fn frame_pair(drive: &Drive, draft: &Draft, pair: &DraftPair, durable: u32) -> Bytes {
+fn frame_pair(drive: &Drive, draft: &Draft, pair: &DraftPair, durable: u32) -> Vec<Bytes> {
     let numbered = pair.pieces.iter().zip(pair.number..);
     let name =
         |(piece, number): (&Piece, u64)| Name { lba: piece.lba, sectors: piece.sectors, kind: piece.kind, number };
@@ -123,7 +123,5 @@ fn frame_pair(drive: &Drive, draft: &Draft, pair: &DraftPair, durable: u32) -> B
         numbering: Numbering::Consecutive,
         names: numbered.map(name).collect(),
     };
-    let mut framer = PairFramer::new(side, &drive.pool);
-    pair.pieces.iter().flat_map(|piece| &piece.data).for_each(|data| framer.extend(data));
-    framer.finish(&drive.pool)
+    drive.payload.frame(side, &mut pair.pieces.iter().flat_map(|piece| &piece.data))
 }

@@ -5,6 +5,7 @@ mod contract;
 mod controllers;
 mod crash;
 mod full;
+mod hollow;
 mod lives;
 mod model;
 mod unreadable;
