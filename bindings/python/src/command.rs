@@ -22,6 +22,7 @@ pub(crate) type Name = (u32, u64);
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Wait(Duration),
+    Sleep(Duration),
     Shape,
     Stats,
     Zones,
@@ -59,6 +60,11 @@ impl Command {
     #[staticmethod]
     fn wait(time: f64) -> PyResult<Self> {
         Ok(Self(Wanted::Wait(seconds(time)?)))
+    }
+
+    #[staticmethod]
+    fn sleep(time: f64) -> PyResult<Self> {
+        Ok(Self(Wanted::Sleep(seconds(time)?)))
     }
 
     #[staticmethod]
@@ -170,6 +176,10 @@ impl Wanted {
     pub(crate) async fn run(self, control: &Control) -> StoreResult<Answer> {
         Ok(match self {
             Self::Wait(time) => Answer::Event(control.wait(time).await),
+            Self::Sleep(time) => {
+                control.sleep(time).await;
+                Answer::None
+            }
             Self::Shape => Answer::Shape(control.shape()),
             Self::Stats => Answer::Stats(control.stats()),
             Self::Zones => Answer::Zones(control.zones()),

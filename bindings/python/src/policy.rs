@@ -1,6 +1,6 @@
 //! A policy at work: its generator is asked for a command, the command is done, and it gets the answer.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use shingle_runtime::Runtime;
 use shingle_store_api::StoreResult;
@@ -9,6 +9,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Answer, exception};
 use crate::command::{Command, Wanted};
+
+/// Commands that a policy may give while no time passes: in a simulation it could go on so for ever.
+const COMMANDS_MAX: u32 = 100_000;
+
+/// The error of a policy that gives more.
+const ENDLESS: &str = "the policy gives commands without end while no time passes: let it yield control.wait or control.sleep where there \
+                       is nothing to do";
 
 /// The next step of a generator.
 enum Step {
@@ -44,11 +51,16 @@ pub(crate) fn generator(py: Python<'_>, policy: &Py<PyAny>) -> PyResult<Py<PyAny
 /// # Errors
 /// The exception that the policy ended with.
 pub(crate) async fn run_here(control: Control, generator: Py<PyAny>) -> PyResult<()> {
-    let mut answer = None;
+    let (mut answer, mut since, mut commands) = (None, control.now(), 0);
     loop {
         let next = Python::attach(|py| step(py, &generator, answer.take()))?;
         let Step::Command(wanted) = next else { return Ok(()) };
         answer = Some(wanted.run(&control).await);
+        commands = if control.now() == since { commands + 1 } else { 0 };
+        since = control.now();
+        if commands == COMMANDS_MAX {
+            return Err(PyRuntimeError::new_err(ENDLESS));
+        }
     }
 }
 

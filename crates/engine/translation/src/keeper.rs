@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - TL-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, a complete checkpoint has all that was written in it,
-//!   what displaced its sectors is durable, and a durable entry of the journal says that it is over.
+//!   and all that displaced its sectors is durable, in the zones or in the journal.
 
 use std::pin::pin;
 use std::rc::Rc;

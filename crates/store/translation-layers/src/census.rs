@@ -1,6 +1,6 @@
 //! A count of the sectors in zones, by home.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shingle_runtime::Runtime;
 use shingle_translation::{Control, ZoneName, ZoneUse};
@@ -71,6 +71,12 @@ impl Census {
             }
         }
         census
+    }
+
+    /// Homes that a stream is writing anew: an open zone has sectors of nothing else.
+    pub(crate) fn streamed(&self) -> BTreeSet<Home> {
+        let open = self.zones.values().filter(|contents| contents.open && contents.homes.len() == 1);
+        open.flat_map(|contents| contents.homes.keys().copied()).collect()
     }
 
     /// A zone is a home if nothing more is written to it, and all that it holds is of one home, which has nothing elsewhere.

@@ -7,15 +7,15 @@ use shingle_translation::Control;
 pub(crate) struct Pace<'c> {
     control: &'c Control,
     room: u64,
-    gain: u64,
     steps: u64,
     done: u64,
 }
 
 impl<'c> Pace<'c> {
-    /// Writers get the `gain` blocks that are being won in `steps` equal parts, of the room that they have now.
-    pub(crate) fn begin(control: &'c Control, steps: u64, gain: u64) -> Self {
-        let pace = Self { control, room: control.room(), gain, steps: steps.max(1), done: 0 };
+    /// Writers get the last zone of their room in `steps` equal parts: by the time it is used up, there is more.
+    pub(crate) fn begin(control: &'c Control, steps: u64) -> Self {
+        let room = control.room().min(control.shape().zone_blocks.into());
+        let pace = Self { control, room, steps: steps.max(1), done: 0 };
         pace.set();
         pace
     }
@@ -27,8 +27,8 @@ impl<'c> Pace<'c> {
     }
 
     fn set(&self) {
-        let given = self.gain * (self.done + 1).min(self.steps) / self.steps;
-        self.control.low_water(self.room.saturating_sub(given));
+        let given = self.room * (self.done + 1).min(self.steps) / self.steps;
+        self.control.low_water(self.room - given);
     }
 }
 

@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use shingle_runtime::Runtime;
 use shingle_store_api::{StoreErrorKind, StoreResult};
-use shingle_translation::{Control, Event, Route, ZoneName, ZoneUse};
+use shingle_translation::{Control, Event, FREE_MIN, Route, ZoneName, ZoneUse};
 
 use crate::census::{Census, Contents, Home, home_sectors};
 use crate::pace::Pace;
 
 /// The time between two looks at the volume.
 const POLL: Duration = Duration::from_millis(200);
+
+/// Zones that are to be free in any case: merges take some before a checkpoint frees those that they emptied.
+const WANTED_FREE_MIN: u32 = FREE_MIN + 4;
 
 /// The time that the volume's own cleaner gets to win a zone.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(20);
@@ -82,7 +85,10 @@ pub async fn tl1(rt: Runtime, control: Control, options: Tl1) {
     }
     let shape = control.shape();
     let homes = shape.sectors.div_ceil(home_sectors(&control)) as u32;
-    control.want_free(shape.zones.saturating_sub(homes).saturating_sub(options.cache_zones));
+    // The homes have their zones, whether or not they were ever merged.
+    let most = shape.zones.saturating_sub(homes).saturating_sub(WANTED_FREE_MIN);
+    let options = Tl1 { cache_zones: options.cache_zones.min(most).max(2), ..options };
+    control.want_free(WANTED_FREE_MIN);
     let mut layer = Layer { rt, control, options, homes: Vec::new() };
     loop {
         match layer.control.wait(POLL).await {
@@ -129,11 +135,13 @@ impl Layer {
         let census = Census::take(&self.rt, &self.control).await;
         let (homes, cache): (Vec<_>, Vec<_>) = census.zones.iter().partition(|(_, contents)| census.is_home(contents));
         self.homes = homes.into_iter().map(|(name, _)| *name).collect();
-        let closed: Vec<_> = cache.into_iter().filter(|(_, contents)| !contents.open).collect();
+        // A zone whose sectors a stream overwrites becomes empty by itself.
+        let streamed = census.streamed();
+        let stays = |contents: &Contents| !contents.homes.keys().all(|home| streamed.contains(home));
+        let closed: Vec<_> = cache.into_iter().filter(|(_, contents)| !contents.open && stays(contents)).collect();
         let Some((victim, contents)) = choose(self.options.policy, &closed) else { return Ok(false) };
         let foreground = !self.is_idle();
-        let gain = u64::from(self.control.shape().zone_blocks);
-        let mut pace = foreground.then(|| Pace::begin(&self.control, contents.homes.len() as u64, gain));
+        let mut pace = foreground.then(|| Pace::begin(&self.control, contents.homes.len() as u64));
         for &home in contents.homes.keys() {
             if self.control.wait(Duration::ZERO).await == Event::Closing || (!foreground && !self.is_idle()) {
                 return Ok(true);

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::select;
+use shingle_runtime::Instant;
 
 use super::Control;
 
@@ -27,6 +28,16 @@ impl Control {
         }
         select(woken, pin!(self.engine.rt.sleep(most))).await;
         self.event().unwrap_or(Event::Timer)
+    }
+
+    /// Waits for so much time.
+    pub async fn sleep(&self, time: Duration) {
+        self.engine.rt.sleep(time).await;
+    }
+
+    /// The time now, as the volume's clock has it.
+    pub fn now(&self) -> Instant {
+        self.engine.rt.now()
     }
 
     /// Completes when the volume begins to close, or has stopped.

@@ -1,14 +1,15 @@
 //! TL-REC-1: wherever the power fails, all that was durable is there, and nothing that never was.
 //!
-//! A cut in a checkpoint tests TL-CKPT-1 and TL-CKPT-2, one while zones are emptied TL-RESET-1 and TL-WRITE-3, one behind an opening
-//! TL-REC-5.
+//! A cut in a checkpoint tests TL-CKPT-1 and TL-CKPT-2, one while zones are emptied TL-RESET-1 and TL-WRITE-3.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use shingle_sim::{Random, Sim, SimDevice, seeds};
+use shingle_base::Blocks;
+use shingle_sim::{Random, Sim, SimDevice, Survival, seeds};
+use shingle_store_api::Durability;
 use shingle_store_testing::blocks::{BlockDriver, BlockShadow};
-use shingle_zoned::{MemoryDevice, ZonedDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 use crate::common::{format, geometry, mix, open, survival};
 
@@ -71,11 +72,34 @@ fn cut(seed: u64, share: f64) -> usize {
     cuts
 }
 
-/// TL-REC-1, TL-CKPT-1, TL-CKPT-2, TL-RESET-1, TL-WRITE-3, TL-REC-5.
+/// TL-REC-1, TL-CKPT-1, TL-CKPT-2, TL-RESET-1, TL-WRITE-3.
 #[test]
 fn cut_at_every_command() {
     let cuts: usize = seeds(4).map(|seed| cut(seed, 1.0)).sum();
     assert!(cuts > 1000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {cuts} cuts");
+}
+
+/// TL-REC-5: a process is killed before it flushed, the next one reads what it wrote, and then the power fails.
+#[test]
+fn what_an_opening_found_survives_a_power_cut() {
+    for seed in seeds(40) {
+        Sim::new(seed).run(move |rt| async move {
+            let geometry = Geometry::zns(Blocks(64), Blocks(60), 40, 6, 6);
+            let (device, shadow, _) = format(&rt, &geometry, 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            for lba in 0..8 {
+                shadow.write(&volume, lba..lba + 1, Durability::Cached).await.unwrap();
+            }
+            let next = SimDevice::resume(&rt, device.kill());
+            shadow.cut();
+            let (volume, _) = open(&rt, &next).await.unwrap();
+            shadow.verify(&volume).await.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+            let last = SimDevice::new(&rt, &next.crash_image_with(seed, Survival::AnySubset));
+            shadow.cut();
+            let (volume, _) = open(&rt, &last).await.unwrap();
+            shadow.verify(&volume).await.unwrap_or_else(|broken| panic!("seed {seed}, at last: {broken}"));
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,65 @@
+"""TL2: a log of all sectors, whose zones are emptied to its head. (FSTL, section IV-B, Algorithm 2.)"""
+
+from shingle import control
+
+POLL_S = 0.2
+#: Ranges that are copied in one step: a fifth of a second on a disk, if they are scattered.
+STEP = 16
+
+
+def fifo(zone, full):
+    """The oldest zone first."""
+    return zone["name"][1]
+
+
+def greedy(zone, full):
+    """The zone with the fewest sectors alive first."""
+    return zone["live"]
+
+
+def cost_benefit(zone, full):
+    """The zone with the best ratio of space to be won, weighted by age, to sectors to be copied, first. (LFS, section 3.)"""
+    return -((full - zone["live"]) * (zone["age"] + 1)) / (full + zone["live"])
+
+
+def tl2(policy=cost_benefit, young=None):
+    """Returns a layer: a function that returns a generator."""
+
+    def layer():
+        shape = yield control.shape()
+        if young is not None:
+            yield control.route_heat(young)
+        while True:
+            event = yield control.wait(POLL_S)
+            if event == "closing":
+                return
+            if event == "room" and not (yield from clean(shape, policy)):
+                yield control.sleep(POLL_S)
+
+    return layer
+
+
+def clean(shape, policy):
+    """Empties a zone. False if there is none."""
+    full = shape["zone_sectors_scattered"]
+    zones = yield control.zones()
+    candidates = [
+        zone for zone in zones if zone["used"] in ("written", "copied") and 0 < zone["live"] < full and not zone["stuck"]
+    ]
+    if not candidates:
+        return False
+    victim = min(candidates, key=lambda zone: (policy(zone, full), zone["name"]))
+    ranges = yield control.living_in(victim["name"])
+    steps = [ranges[at : at + STEP] for at in range(0, len(ranges), STEP)]
+    room = min((yield control.room()), shape["zone_blocks"])
+    try:
+        for done, some in enumerate(steps):
+            # Writers get the last zone of their room bit by bit: by the time it is used up, there is more.
+            yield control.low_water(room - room * (done + 1) // len(steps))
+            yield control.copy(some, source=victim["name"])
+    except OSError:
+        # Zones that were emptied become free with a checkpoint.
+        yield control.checkpoint()
+        return False
+    yield control.low_water(0)
+    return True
