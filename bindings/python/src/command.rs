@@ -197,12 +197,26 @@ impl Wanted {
             Self::Feed(zone) => Answer::none(control.feed(zone))?,
             Self::Take => Answer::Zone(control.take().await?),
             Self::Copy { ranges, from, taken: false } => Answer::Number(control.copy(&ranges, from).await?.sectors),
-            Self::Copy { ranges, from, taken: true } => Answer::Number(control.copy_to_taken(&ranges, from).await?.sectors),
+            Self::Copy { ranges, from, taken: true } => {
+                Answer::Number(control.copy_to_taken(&ranges, from).await?.sectors)
+            }
             Self::Checkpoint => Answer::none(control.checkpoint().await)?,
-            Self::LowWater(blocks) => Answer::none(Ok(control.low_water(blocks)))?,
-            Self::WantFree(zones) => Answer::none(Ok(control.want_free(zones)))?,
-            Self::Reclaim => Answer::none(Ok(control.reclaim()))?,
-            Self::Route(route) => Answer::none(Ok(control.route(route)))?,
+            Self::LowWater(blocks) => {
+                control.low_water(blocks);
+                Answer::None
+            }
+            Self::WantFree(zones) => {
+                control.want_free(zones);
+                Answer::None
+            }
+            Self::Reclaim => {
+                control.reclaim();
+                Answer::None
+            }
+            Self::Route(route) => {
+                control.route(route);
+                Answer::None
+            }
             Self::Save(bytes) => Answer::none(control.save(Bytes::from(bytes)))?,
         })
     }

@@ -25,13 +25,20 @@ const CALLS: (usize, usize) = (64, 1024);
 #[pyo3(signature = (path, *, zones = 64, zone_mib = 16))]
 pub(crate) fn create_drive(path: PathBuf, zones: u32, zone_mib: u32) -> PyResult<()> {
     let geometry = Geometry::hm_smr(shingle_base::Blocks(u64::from(zone_mib) * 256), zones, 0, 16);
-    FileDevice::create(&path, &geometry, CreateOptions::default()).map_err(|error| PyOSError::new_err(error.to_string()))
+    FileDevice::create(&path, &geometry, CreateOptions::default())
+        .map_err(|error| PyOSError::new_err(error.to_string()))
 }
 
 /// Makes a volume on a drive.
 #[pyfunction]
 #[pyo3(signature = (drive, *, size = None, sector = 4096, force = false))]
-pub(crate) fn create_volume(py: Python<'_>, drive: PathBuf, size: Option<u64>, sector: u64, force: bool) -> PyResult<()> {
+pub(crate) fn create_volume(
+    py: Python<'_>,
+    drive: PathBuf,
+    size: Option<u64>,
+    sector: u64,
+    force: bool,
+) -> PyResult<()> {
     let options = FormatOptions { size_bytes: size, sector_bytes: sector, force, ..FormatOptions::default() };
     py.detach(|| {
         let made = shingle_runtime::real::run(|rt| async move {
@@ -105,7 +112,9 @@ impl Export {
         let (exported, at) = (desk.clone(), socket.clone());
         #[expect(clippy::disallowed_methods, reason = "a front end lives on threads of its own, outside simulations")]
         let server = std::thread::spawn(move || serve(exported, at, stopped, served));
-        py.detach(|| is_served.blocking_recv()).map_err(|_| gone())?.map_err(|error| PyOSError::new_err(error.to_string()))?;
+        py.detach(|| is_served.blocking_recv())
+            .map_err(|_| gone())?
+            .map_err(|error| PyOSError::new_err(error.to_string()))?;
         Ok(Self { socket, desk, stop: Some(stop), ended: Some(ended), server: Some(server) })
     }
 
@@ -122,7 +131,9 @@ impl Export {
         let closed = py.detach(move || {
             server.map(std::thread::JoinHandle::join);
             ended.and_then(|ended| {
-                let told = futures_util::future::FutureExt::now_or_never(desk.begin(async |core: Rc<Core>| core.closing.begin()));
+                let told = futures_util::future::FutureExt::now_or_never(
+                    desk.begin(async |core: Rc<Core>| core.closing.begin()),
+                );
                 drop(told);
                 ended.blocking_recv().ok()
             })

@@ -34,7 +34,9 @@ fn step(py: Python<'_>, generator: &Py<PyAny>, answer: Option<StoreResult<Answer
     match yielded {
         Ok(command) => match command.cast::<Command>() {
             Ok(command) => Ok(Step::Command(command.get().0.clone())),
-            Err(_) => Err(PyTypeError::new_err(format!("a policy yields commands of shingle.control, and not {command}"))),
+            Err(_) => {
+                Err(PyTypeError::new_err(format!("a policy yields commands of shingle.control, and not {command}")))
+            }
         },
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => Ok(Step::Ended),
         Err(error) => Err(error),

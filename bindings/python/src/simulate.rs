@@ -78,7 +78,8 @@ pub(crate) fn simulate<'py>(
     seed: u64,
     sector: u64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let calls = trace.into_iter().map(|(kind, offset, length)| call(&kind, offset, length)).collect::<PyResult<Vec<_>>>()?;
+    let calls =
+        trace.into_iter().map(|(kind, offset, length)| call(&kind, offset, length)).collect::<PyResult<Vec<_>>>()?;
     let layer = layer(py, policy)?;
     let profile = Profile::named(drive).map_err(|error| PyValueError::new_err(error.0))?;
     if profile.kind != Kind::HmSmr {
@@ -116,7 +117,9 @@ fn call(kind: &str, offset: u64, length: u64) -> PyResult<Call> {
         "w" => Kinds::Write,
         "t" => Kinds::Trim,
         "f" => Kinds::Flush,
-        other => return Err(PyValueError::new_err(format!("a trace has \"r\", \"w\", \"t\" and \"f\", and not {other:?}"))),
+        other => {
+            return Err(PyValueError::new_err(format!("a trace has \"r\", \"w\", \"t\" and \"f\", and not {other:?}")));
+        }
     };
     Ok(Call { kind, offset, length })
 }

@@ -49,7 +49,9 @@ impl Engine {
     /// Waits for something to do: no longer than writers may wait for a controller.
     async fn rest(&self, woken: impl Future<Output = ()>) {
         match self.takes_over_in().filter(|time| !time.is_zero()) {
-            Some(time) => drop(select(pin!(woken), pin!(self.rt.sleep(time))).await),
+            Some(time) => {
+                select(pin!(woken), pin!(self.rt.sleep(time))).await;
+            }
             None => woken.await,
         }
     }
