@@ -135,6 +135,7 @@ fn zone_of<'py>(py: Python<'py>, zone: &ZoneView) -> PyResult<Bound<'py, PyDict>
     dict.set_item("live", zone.live)?;
     dict.set_item("blocks", zone.blocks)?;
     dict.set_item("age", zone.age)?;
+    dict.set_item("run", zone.run)?;
     dict.set_item("stuck", zone.stuck)?;
     Ok(dict)
 }

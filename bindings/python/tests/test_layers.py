@@ -46,10 +46,10 @@ def test_the_same_arguments_give_the_same_run():
 
 
 def test_sequential_writes_go_to_homes_of_their_own():
-    """TL1 beyond the paper: a stream is written once."""
+    """TL1 beyond the paper: a stream is written once, but for the home in which it begins."""
     trace = [("w", at, KIB * KIB) for at in range(0, SIZE - (SIZE >> 1), KIB * KIB)] * 3
     result = run(tl1(), trace, depth=1)
-    assert result["write_amplification"] < 1.1
+    assert result["write_amplification"] < 1.15
     assert run(tl1(sequential=None), trace, depth=1)["write_amplification"] > 1.5
 
 

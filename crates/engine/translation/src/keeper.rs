@@ -65,14 +65,14 @@ impl Engine {
         if std::mem::take(&mut self.state.borrow_mut().emptied) && self.free_empty_zones().await? {
             return Ok(true);
         }
-        let (victim, uncovered) = {
+        let wanted = {
             let state = self.state.borrow();
-            if !self.wants_room(&state) {
-                return Ok(false);
-            }
-            (self.victim(&state), state.zones.iter().any(|(_, zone)| is_empty(zone) && !zone.covered))
+            self.free_wanted(&state).saturating_sub(state.zones.free())
         };
-        if uncovered {
+        if wanted == 0 {
+            return Ok(false);
+        }
+        if self.is_checkpoint_worth(wanted) {
             self.checkpoint().await?;
             return Ok(true);
         }
@@ -82,6 +82,7 @@ impl Engine {
         }
         self.take_over();
         self.state.borrow_mut().reclaim = false;
+        let victim = self.victim(&self.state.borrow());
         if let Some(victim) = victim
             && self.clean(victim).await?
         {
@@ -94,6 +95,13 @@ impl Engine {
         }
         // If not, an empty zone waits for those who read it, and they wake the keeper.
         Ok(false)
+    }
+
+    /// A checkpoint makes half of the zones free that are `wanted`, or some while writers wait.
+    fn is_checkpoint_worth(&self, wanted: u32) -> bool {
+        let state = self.state.borrow();
+        let uncovered = state.zones.iter().filter(|(_, zone)| is_empty(zone) && !zone.covered).count() as u32;
+        uncovered > 0 && (uncovered * 2 >= wanted || state.zones.free() <= COPY_RESERVE)
     }
 
     /// Frees the zones in which nothing lives (TL-RESET-1). False if there is none.

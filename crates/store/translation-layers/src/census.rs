@@ -18,6 +18,8 @@ pub(crate) struct Contents {
     pub(crate) homes: BTreeMap<Home, u64>,
     /// Something more is written to it.
     pub(crate) open: bool,
+    /// A sequential run wrote it, or does.
+    pub(crate) run: bool,
     /// Its generation: the lower, the older.
     pub(crate) generation: u64,
 }
@@ -62,6 +64,7 @@ impl Census {
         for view in control.zones() {
             if let Some(contents) = census.zones.get_mut(&view.name) {
                 contents.open = matches!(view.used, ZoneUse::Writes | ZoneUse::Copies);
+                contents.run = view.run;
                 contents.generation = view.name.generation;
             }
         }
@@ -73,9 +76,9 @@ impl Census {
         census
     }
 
-    /// Homes that a stream is writing anew: an open zone has sectors of nothing else.
+    /// Homes that a sequential run is writing anew.
     pub(crate) fn streamed(&self) -> BTreeSet<Home> {
-        let open = self.zones.values().filter(|contents| contents.open && contents.homes.len() == 1);
+        let open = self.zones.values().filter(|contents| contents.open && contents.run);
         open.flat_map(|contents| contents.homes.keys().copied()).collect()
     }
 

@@ -130,12 +130,16 @@ impl Layer {
         self.control.wants_room() || cached >= self.options.cache_zones || (self.is_idle() && cached > 1)
     }
 
-    /// Cleans a zone of the cache. False if there is none.
+    /// Cleans a zone of the cache, if that is due. False if there is none.
     async fn clean(&mut self) -> StoreResult<bool> {
         let census = Census::take(&self.rt, &self.control).await;
         let (homes, cache): (Vec<_>, Vec<_>) = census.zones.iter().partition(|(_, contents)| census.is_home(contents));
         self.homes = homes.into_iter().map(|(name, _)| *name).collect();
-        // A zone whose sectors a stream overwrites becomes empty by itself.
+        if !self.is_due() {
+            // Some of the zones that seemed to be of the cache are homes.
+            return Ok(true);
+        }
+        // A zone whose sectors a run overwrites becomes empty by itself.
         let streamed = census.streamed();
         let stays = |contents: &Contents| !contents.homes.keys().all(|home| streamed.contains(home));
         let closed: Vec<_> = cache.into_iter().filter(|(_, contents)| !contents.open && stays(contents)).collect();
@@ -211,7 +215,7 @@ mod tests {
     use super::*;
 
     fn contents(generation: u64, homes: &[(Home, u64)]) -> Contents {
-        Contents { homes: homes.iter().copied().collect(), open: false, generation }
+        Contents { homes: homes.iter().copied().collect(), open: false, run: false, generation }
     }
 
     #[test]

@@ -18,6 +18,7 @@ class Census:
         self.home_sectors = home_sectors
         self.zones = defaultdict(lambda: defaultdict(int))
         self.open = set()
+        self.runs = set()
 
     def take(self):
         start = 0
@@ -32,6 +33,8 @@ class Census:
         for zone in (yield control.zones()):
             if zone["used"] in ("writes", "copies"):
                 self.open.add(zone["name"])
+                if zone["run"]:
+                    self.runs.add(zone["name"])
         self.spread = defaultdict(int)
         for homes in self.zones.values():
             for home in homes:
@@ -43,8 +46,8 @@ class Census:
         return zone not in self.open and len(homes) == 1 and all(self.spread[home] == 1 for home in homes)
 
     def cache(self):
-        """Zones of the cache to which nothing more is written. One whose sectors a stream overwrites becomes empty by itself."""
-        streamed = {home for zone in self.open if len(self.zones[zone]) == 1 for home in self.zones[zone]}
+        """Zones of the cache to which nothing more is written. One whose sectors a run overwrites becomes empty by itself."""
+        streamed = {home for zone in self.runs for home in self.zones[zone]}
         closed = [zone for zone in self.zones if zone not in self.open and not self.is_home(zone)]
         return [zone for zone in closed if not streamed.issuperset(self.zones[zone])]
 
@@ -83,23 +86,25 @@ def tl1(policy=min_assoc, cache_zones=100, idle_s=1.0, sequential=2048):
         most = max(min(cache_zones, shape["zones"] - homes - WANTED_FREE_MIN), 2)
         yield control.want_free(WANTED_FREE_MIN)
         known = set()
-        while True:
-            event = yield control.wait(POLL_S)
-            if event == "closing":
-                return
-            zones = yield control.zones()
-            cached = sum(
-                zone["used"] in ("writes", "written") and zone["live"] > 0 and zone["name"] not in known for zone in zones
-            )
+        while (event := (yield control.wait(POLL_S))) != "closing":
             idle = idle_s is not None and (yield control.idle_for()) >= idle_s
-            if event == "room" or cached >= most or (idle and cached > 1):
+            if event == "room" or (yield from is_due(known, most, idle)):
                 census = Census(home_sectors)
                 yield from census.take()
                 known = {zone for zone in census.zones if census.is_home(zone)}
+                if event != "room" and not (yield from is_due(known, most, idle)):
+                    continue  # Some of the zones that seemed to be of the cache are homes.
                 if not (yield from clean(shape, census, policy, idle_s if idle else None)):
                     yield control.sleep(POLL_S)
 
     return layer
+
+
+def is_due(known, most, idle):
+    """The cache has less than a zone left, or the volume is idle and there is something in the cache."""
+    zones = yield control.zones()
+    cached = [zone for zone in zones if zone["used"] in ("writes", "written") and zone["live"] > 0 and zone["name"] not in known]
+    return len(cached) >= most or (idle and len(cached) > 1)
 
 
 def clean(shape, census, policy, idle_s):

@@ -22,6 +22,8 @@ const PREFIXES: [(&str, &str); 25] = [
     ("crates/engine/chunk-store", "CS"),
     ("crates/engine/record", "RC"),
     ("crates/engine/translation", "TL"),
+    ("crates/store/translation-layers", "TLL"),
+    ("bindings/python", "PY"),
     ("crates/engine/zone-kit", "ZK"),
     ("crates/foundation/base", "BS"),
     ("crates/foundation/erasure", "EC"),

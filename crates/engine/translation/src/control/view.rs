@@ -9,7 +9,7 @@ use super::Control;
 use crate::clean::Sources;
 use crate::map::Extent;
 use crate::stats::VolumeStats;
-use crate::write::{STREAMS, is_copy};
+use crate::write::{STREAMS, is_copy, is_run};
 use crate::zones::{Status, Zone};
 
 /// A generation of a zone. Commands that name one that is over do nothing. (TL-CTL-2)
@@ -51,6 +51,8 @@ pub struct ZoneView {
     pub blocks: u32,
     /// Zones that were opened after it, in this life of the volume.
     pub age: u64,
+    /// A sequential run wrote it, or does.
+    pub run: bool,
     /// Some of its sectors cannot be read, so it cannot be emptied.
     pub stuck: bool,
 }
@@ -108,6 +110,7 @@ impl Control {
             live: zone.live,
             blocks: zone.next,
             age: state.opened - zone.order,
+            run: is_run(zone.stream),
             stuck: zone.stuck,
         };
         state.zones.iter().map(view).collect()

@@ -154,13 +154,10 @@ impl Engine {
         }
         state.counters.blocks_written += u64::from(draft.end - draft.from);
         self.send_deferred(&mut state);
-        let short = self.wants_room(&state);
-        let wanted = short || state.emptied;
+        // Room only becomes less where a frontier takes a zone, which wakes the keeper, too.
+        let emptied = state.emptied;
         drop(state);
-        if short {
-            self.wakes.control.notify_waiters();
-        }
-        if wanted || self.log.needs_checkpoint() {
+        if emptied || self.log.needs_checkpoint() {
             self.wakes.keeper.notify_one();
         }
     }

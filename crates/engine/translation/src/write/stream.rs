@@ -28,6 +28,11 @@ pub(crate) fn is_copy(stream: u8) -> bool {
     matches!(stream, COPIES | TAKEN | HEAD)
 }
 
+/// The stream is of a sequential run.
+pub(crate) fn is_run(stream: u8) -> bool {
+    stream >= SEQUENTIAL
+}
+
 /// Free zones that a stream leaves to others: writers to all copies, those of controllers to the volume's own cleaner, so that this one can
 /// always go on (TL-ROOM-1).
 pub(crate) fn reserve(stream: u8) -> u32 {
