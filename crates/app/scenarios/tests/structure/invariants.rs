@@ -22,8 +22,6 @@ const PREFIXES: [(&str, &str); 25] = [
     ("crates/engine/chunk-store", "CS"),
     ("crates/engine/record", "RC"),
     ("crates/engine/translation", "TL"),
-    ("crates/store/translation-layers", "TLL"),
-    ("bindings/python", "PY"),
     ("crates/engine/zone-kit", "ZK"),
     ("crates/foundation/base", "BS"),
     ("crates/foundation/erasure", "EC"),
@@ -36,6 +34,7 @@ const PREFIXES: [(&str, &str); 25] = [
     ("crates/store/object-store", "OS"),
     ("crates/store/placement", "PL"),
     ("crates/store/store-testing", "ST"),
+    ("crates/store/translation-layers", "TLL"),
 ];
 
 /// Lines between an assertion and the comment that says what it holds.
