@@ -70,7 +70,11 @@ impl Zones {
     }
 
     /// Writes behind all that was given to a sequential zone so far. It has its place at once.
-    pub(super) fn append(self: &Rc<Self>, zone: u32, data: Vec<Bytes>) -> impl Future<Output = StoreResult<()>> + use<> {
+    pub(super) fn append(
+        self: &Rc<Self>,
+        zone: u32,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = StoreResult<()>> + use<> {
         let (done, receiver) = oneshot::channel();
         let blocks = blocks_of(&data);
         let mut queues = self.queues.borrow_mut();

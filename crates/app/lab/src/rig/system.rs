@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use shingle_drive_model::{Drive, Jitter, Motion, Profile};
-use shingle_runtime::{LocalBoxFuture, Runtime};
+use shingle_runtime::Runtime;
 use shingle_sim::{Runtimes, Sim, SimDevice};
 use shingle_store_api::BlockStore;
 use shingle_translation::{FormatOptions, Options, Volume};
@@ -18,21 +18,16 @@ use crate::rig::blocks::DriveBlocks;
 use crate::rig::drives::LabDrive;
 use crate::rig::host::{Host, HostDevice};
 
-/// Attaches a controller to a fresh volume: starts its task on the runtime, and completes once writes may begin.
-pub type Attach = for<'a> fn(&'a Runtime, &'a Volume) -> LocalBoxFuture<'a, Result<(), LabError>>;
-
-/// No controller: the volume's own cleaning, greedy, of one zone after another.
-pub fn alone<'a>(_: &'a Runtime, _: &'a Volume) -> LocalBoxFuture<'a, Result<(), LabError>> {
-    Box::pin(async { Ok(()) })
-}
+/// Attaches a controller to a fresh volume: it starts a task on the runtime, which works until the volume closes.
+pub type Attach = Rc<dyn Fn(&Runtime, &Volume)>;
 
 /// A kind of system.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 enum Kind {
     /// The drive itself.
     Drive,
-    /// A volume with a controller.
-    Volume(Attach),
+    /// A volume, with a controller or alone: it cleans by itself then, greedily.
+    Volume(Option<Attach>),
     /// A page-mapped layer with a cached map.
     Zdm,
     /// Buffer zones.
@@ -40,7 +35,7 @@ enum Kind {
 }
 
 /// A system of a name that says how it maps blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct System {
     /// Its name in figures.
     pub name: String,
@@ -61,9 +56,14 @@ impl System {
         Self::new(name, profile, Kind::Drive)
     }
 
+    /// A volume on a zoned drive, without a controller.
+    pub fn volume(name: &str, profile: Profile) -> Self {
+        Self::new(name, profile, Kind::Volume(None))
+    }
+
     /// A volume on a zoned drive, with a controller.
-    pub fn volume(name: &str, profile: Profile, attach: Attach) -> Self {
-        Self::new(name, profile, Kind::Volume(attach))
+    pub fn layer(name: &str, profile: Profile, attach: impl Fn(&Runtime, &Volume) + 'static) -> Self {
+        Self::new(name, profile, Kind::Volume(Some(Rc::new(attach))))
     }
 
     /// A page-mapped layer on a zoned drive.
@@ -117,11 +117,13 @@ impl System {
         let device = HostDevice::of_program(runtimes, host, device);
         let rt = &runtimes.program;
         let failed = |error: shingle_store_api::StoreError| LabError(format!("{}: {error}", self.name));
-        let store: Rc<dyn BlockStore> = match self.kind {
+        let store: Rc<dyn BlockStore> = match &self.kind {
             Kind::Volume(attach) => {
                 Volume::format(rt, device.clone(), FormatOptions::default()).await.map_err(failed)?;
                 let (volume, _) = Volume::open(rt, device.clone(), Options::default()).await.map_err(failed)?;
-                attach(rt, &volume).await?;
+                if let Some(attach) = attach {
+                    attach(rt, &volume);
+                }
                 return Ok(Opened { store: Rc::new(volume.clone()), under: Under::Zones(device, Some(volume)) });
             }
             Kind::Zdm => Rc::new(Zdm::format(rt, device.clone()).map_err(failed)?),

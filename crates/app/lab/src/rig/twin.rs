@@ -37,7 +37,10 @@ mod tests {
     fn a_twin_has_the_mechanics_of_its_drive_and_is_one_that_a_profile_may_describe() {
         let managed = Profile::named("st8000as0002").unwrap();
         let twin = zoned_twin(&managed);
-        assert_eq!((twin.mechanics, &twin.recording, twin.queue), (managed.mechanics, &managed.recording, managed.queue));
+        assert_eq!(
+            (twin.mechanics, &twin.recording, twin.queue),
+            (managed.mechanics, &managed.recording, managed.queue)
+        );
         assert_eq!((twin.kind, twin.shape.conventional_zones), (Kind::HmSmr, 64));
         assert_eq!(Profile::parse(&toml_of(&twin)).map(|parsed| parsed.name), Ok("st8000as0002-zoned".to_owned()));
     }

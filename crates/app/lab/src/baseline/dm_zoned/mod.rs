@@ -183,7 +183,9 @@ impl Layer {
                 let table = &mut *self.table.borrow_mut();
                 let entry = table.chunks[part.chunk as usize];
                 match (entry.data, entry.buffer) {
-                    (Some(data), _) if table.is_random(data) || self.zones.given(data) == part.blocks.start => return data,
+                    (Some(data), _) if table.is_random(data) || self.zones.given(data) == part.blocks.start => {
+                        return data;
+                    }
                     (Some(_), Some(buffer)) => return buffer,
                     (data, _) => {
                         if let Some(zone) = table.take_random(part.chunk) {
