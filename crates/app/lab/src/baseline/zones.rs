@@ -97,7 +97,10 @@ impl Zones {
             let written = self.device.write(self.at(zone, at), data).await.map_err(device_error);
             for done in told {
                 // Its caller may have gone.
-                let _ = done.send(written.as_ref().map(|()| ()).map_err(|error| failed(&error.message)));
+                let _ = done.send(match &written {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(failed(&error.message)),
+                });
             }
         }
     }

@@ -7,7 +7,7 @@
 //! | constant | value | |
 //! |---|---|---|
 //! | algorithm, metadata, flushes | as described | published (Documentation/admin-guide/device-mapper/dm-zoned.rst) |
-//! | random zones of which so many percent are free: reclaim of a busy drive begins; ends | 30; 50 | published (drivers/md/dm-zoned-reclaim.c) |
+//! | percent of random zones that are free, at or below which reclaim works on a busy drive | 30 | published (drivers/md/dm-zoned-reclaim.c) |
 //! | time without access after which a drive is idle; between flushes of metadata | 10 s | published (the same, dm-zoned-target.c) |
 //! | share of time that reclaim works while more than 15 % are free | 75 % | published (the same) |
 //! | sequential zones for reclaim alone | 16 | published (dmzadm's default) |

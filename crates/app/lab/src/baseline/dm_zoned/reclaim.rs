@@ -18,9 +18,6 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Percent of random zones that are free, at or below which reclaim works on a busy drive.
 const LOW: u32 = 30;
 
-/// Percent above which it never does.
-const HIGH: u32 = 50;
-
 /// Share of time that it works while enough zones are free, in percent.
 const THROTTLED: u32 = 75;
 
@@ -76,7 +73,7 @@ impl Layer {
     }
 
     fn should_reclaim(&self, free: u32) -> bool {
-        self.is_idle() || (free < HIGH && free <= LOW)
+        self.is_idle() || free <= LOW
     }
 
     /// Takes the chunk that is reclaimed next.

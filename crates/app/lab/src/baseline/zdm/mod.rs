@@ -180,7 +180,8 @@ impl Layer {
             let (written, loaded) = join(written, self.touch(pages, true)).await;
             let mut state = self.state.borrow_mut();
             state.pins[zone as usize] -= 1;
-            (written?, loaded?);
+            written?;
+            loaded?;
             for at in 0..now {
                 if enters(&state.map, page + at) {
                     state.map.set(page + at, Some((zone, block + at)));
