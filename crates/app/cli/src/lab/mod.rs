@@ -15,7 +15,7 @@ use shingle_chunk_store::Options;
 use shingle_lab::context::{BlockTrace, Context, Scale};
 use shingle_lab::error::LabError;
 use shingle_lab::experiment::{Experiment, Outcome as Found, Runs};
-use shingle_lab::experiments::{self, BLOCK_REPLAY};
+use shingle_lab::experiments::{self, TAKE_TRACES};
 use shingle_lab::load::replay::Pace;
 use shingle_lab::report::number::number;
 use shingle_lab::report::row::{Better, NO_TURN_LOST, Row, Verdict};
@@ -156,8 +156,9 @@ impl Lab {
 impl Run {
     fn run(self) -> Outcome {
         let experiments = named(all_experiments(), std::slice::from_ref(&self.name))?;
-        if self.replay.trace.is_some() && self.name != BLOCK_REPLAY {
-            return Err(Failure::new(format!("`{}` replays no trace: --trace is for `{BLOCK_REPLAY}`", self.name)));
+        if self.replay.trace.is_some() && !TAKE_TRACES.contains(&self.name.as_str()) {
+            let takers = TAKE_TRACES.join("`, `");
+            return Err(Failure::new(format!("`{}` replays no trace: --trace is for `{takers}`", self.name)));
         }
         let mut plan = plan(&self.how, 1)?;
         plan.block_trace = self.replay.block_trace()?;

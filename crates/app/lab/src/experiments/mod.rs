@@ -2,6 +2,7 @@
 
 mod block_replay;
 mod calibrate;
+mod fstl;
 mod peers;
 mod skylight;
 mod smore;
@@ -9,8 +10,8 @@ mod smrstore;
 
 use crate::experiment::Experiment;
 
-/// The experiment that replays a user's block trace.
-pub use block_replay::NAME as BLOCK_REPLAY;
+/// Experiments that take a block trace of the user's own.
+pub const TAKE_TRACES: [&str; 4] = [block_replay::NAME, fstl::replay::NAME, fstl::map_size::NAME, fstl::heat::NAME];
 
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
@@ -35,6 +36,9 @@ pub fn all() -> Vec<Experiment> {
         smore::recovery::experiment(),
         smore::rebuild::experiment(),
         smore::slow_drive::experiment(),
+        fstl::replay::experiment(),
+        fstl::map_size::experiment(),
+        fstl::heat::experiment(),
     ]
 }
 

@@ -3,6 +3,7 @@
 
 pub mod commands;
 pub mod fit;
+pub mod fitted;
 pub mod generate;
 pub mod lanes;
 pub mod latency;

@@ -1,6 +1,6 @@
 //! The kernel's block layer between a store and its drive, as far as it costs time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -56,19 +56,33 @@ pub struct HostDevice {
     queue: Semaphore,
     /// The program and the drive, if the program's work takes time.
     runtimes: Option<Runtimes>,
+    /// Blocks of all writes so far.
+    written: Cell<u64>,
 }
 
 impl HostDevice {
     /// `device`, for a program on `host`.
     pub fn new(host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
-        Rc::new(Self { host, device, locks: RefCell::default(), queue: host.permits(), runtimes: None })
+        Rc::new(Self::with(host, device, None))
     }
 
     /// The same for a program whose work takes time: it issues a command once it has done what comes before, and checks or
     /// frames all bytes of it once.
     pub fn of_program(runtimes: &Runtimes, host: Host, device: Rc<dyn ZonedDevice>) -> Rc<Self> {
-        let runtimes = Some(runtimes.clone());
-        Rc::new(Self { host, device, locks: RefCell::default(), queue: host.permits(), runtimes })
+        Rc::new(Self::with(host, device, Some(runtimes.clone())))
+    }
+
+    fn with(host: Host, device: Rc<dyn ZonedDevice>, runtimes: Option<Runtimes>) -> Self {
+        Self { host, device, locks: RefCell::default(), queue: host.permits(), runtimes, written: Cell::new(0) }
+    }
+
+    /// Blocks that were written to the drive.
+    pub fn written_blocks(&self) -> u64 {
+        self.written.get()
+    }
+
+    fn count(&self, data: &[Bytes]) {
+        self.written.set(self.written.get() + bytes_of(data) / BLOCK_SIZE as u64);
     }
 
     /// The program gets here, having worked on so many bytes.
@@ -177,6 +191,7 @@ impl ZonedDevice for HostDevice {
 
     fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
+            self.count(&data);
             self.issued(bytes_of(&data)).await;
             self.write_cut(at, data).await
         })
@@ -184,6 +199,7 @@ impl ZonedDevice for HostDevice {
 
     fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
         Box::pin(async move {
+            self.count(&data);
             self.issued(bytes_of(&data)).await;
             let _place = self.place().await;
             self.device.append(zone, data).await

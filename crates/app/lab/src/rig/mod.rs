@@ -12,4 +12,6 @@ pub mod scaling;
 pub(crate) mod server;
 pub mod ssd;
 pub mod store;
+pub mod system;
 pub mod target;
+pub mod twin;

@@ -1,10 +1,7 @@
-//! Aghayev's dissertation (2020), and FSTL.
+//! Aghayev's dissertation (2020).
 
-use super::target::Judged::{By, ByStandard, NotYet};
+use super::target::Judged::{By, NotYet};
 use super::target::Target;
-
-/// Reason for volumes.
-const NO_VOLUMES: &str = "there is no volume, and so no translation layer in the host, to measure";
 
 /// Reason for file systems on drives that translate.
 const NO_FILES: &str = "the drives are modelled, and no load of files runs on them yet";
@@ -74,35 +71,5 @@ pub(super) const TARGETS: &[Target] = &[
         result: "A synchronous write of 4 KiB takes 25 ms on the 5 TB drive, wherever it goes",
         goal: None,
         judged: By("block-replay", &["media cache: synchronous write of 4 KiB, p50"]),
-    },
-    Target {
-        place: "FSTL, Figure 9 (d)",
-        result: "The 8 TB drive takes streams at 100 MB/s and more, past its cache",
-        goal: None,
-        judged: By("block-replay", &["media cache, 8 TB: streaming overwrites"]),
-    },
-    Target {
-        place: "FSTL, Figure 7 (a)",
-        result: "Requests to the 8 TB drive take more than a second while it cleans, up to five",
-        goal: None,
-        judged: ByStandard("block-replay", &["media cache, 8 TB: longest request while it cleans"]),
-    },
-    Target {
-        place: "FSTL, Figures 5 to 9",
-        result: "A translation layer in the host takes a trace with many writes up to ten times as fast as a drive-managed disk",
-        goal: Some("the same factors, no request over 1 s, and streams no slower"),
-        judged: NotYet(NO_VOLUMES),
-    },
-    Target {
-        place: "FSTL, Figures 11 and 14",
-        result: "A second layer is 1.5 times the first; cleaning policies differ by up to two times",
-        goal: Some("the same order, and one better policy"),
-        judged: NotYet(NO_VOLUMES),
-    },
-    Target {
-        place: "FSTL",
-        result: "Controllers of 400 lines; 64 bytes an extent of the map; 0.8 % of the space for the journal",
-        goal: Some("200 lines, 16 bytes and 1 us a look-up, 0.8 %"),
-        judged: NotYet(NO_VOLUMES),
     },
 ];

@@ -5,6 +5,7 @@
 //! **Knows nothing of** how a row is made.
 
 mod dissertation;
+mod fstl;
 mod smore;
 mod smrstore;
 mod target;
@@ -16,7 +17,7 @@ use crate::report::row::Row;
 
 /// All targets, in the order of the papers.
 pub fn all() -> impl Iterator<Item = &'static Target> {
-    [smrstore::TARGETS, smore::TARGETS, dissertation::TARGETS].into_iter().flatten()
+    [smrstore::TARGETS, smore::TARGETS, dissertation::TARGETS, fstl::TARGETS].into_iter().flatten()
 }
 
 /// An experiment's expectation, in words.

@@ -66,6 +66,9 @@ fn no_experiment_is_left_out() {
         "smore-recovery",
         "smore-rebuild",
         "slow-drive",
+        "stl-replay",
+        "stl-map-size",
+        "stl-heat",
     ];
     assert_eq!(names, tested);
 }
@@ -112,7 +115,7 @@ fn blocks_on_drives_of_every_kind() {
     let host = Host::linux_6_10();
     let of = |load: &str, host: Host, system: &str, measure: &str| {
         let grid = found.grids.iter().find(|grid| grid.name == format!("block-replay-{load}")).unwrap();
-        assert_eq!(grid.rows.len(), 8 * 3, "a row for each system and host");
+        assert_eq!(grid.rows.len(), 9 * 3, "a row for each system and host");
         grid.values(system, host, measure)[0]
     };
     // A cache at one place costs the same wherever a write goes, and flash hides the platters.
@@ -164,10 +167,32 @@ fn a_trace_on_drives_of_every_kind() {
     let large = replay(5 << 40, Some(Pace::Depth(4))).unwrap();
     assert_eq!(
         (large.grids.len(), large.grids[0].rows.len(), large.remarks.len()),
-        (1, 3, 7),
-        "only the drive of 8 TB has 5 TiB"
+        (1, 6, 7),
+        "only the drive of 8 TB and a volume on its twin have 5 TiB"
     );
     assert!(replay(100 << 40, None).is_err_and(|error| error.0.contains("no drive has")));
+}
+
+#[test]
+fn translation_layers_beside_a_drive_that_translates() {
+    let found = run("stl-replay", &mut context());
+    assert_eq!(found.grids.len(), 7, "three modes of one load, two of two");
+    let throughput = |load: &str, system: &str| {
+        let grid = found.grids.iter().find(|grid| grid.name == format!("stl-replay-{load}")).unwrap();
+        assert_eq!(grid.rows.len(), 6, "a row for each system");
+        grid.values(system, Host::linux_6_10(), "throughput")[0]
+    };
+    // Layers that write in order lose a turn at each durable write, and the drive two more for its journal.
+    for system in ["TL1", "TL2", "ZDM"] {
+        let factor = throughput("src2_2-qd1", system) / throughput("src2_2-qd1", "drive-managed");
+        assert!((1.8..4.0).contains(&factor), "{system}: {factor}");
+    }
+    // With a volatile cache they stream.
+    assert!(throughput("src2_2-qd1-cached", "TL2") > 5.0 * throughput("src2_2-qd1", "TL2"));
+    let sizes = run("stl-map-size", &mut context());
+    assert!(ours(&sizes, "src2_2: extents") > 100.0);
+    let heat = run("stl-heat", &mut context());
+    assert!(heat.figures.len() == 3 && paper(&heat, "src2_2: accesses to the most used twentieth") > 50.0);
 }
 
 #[test]

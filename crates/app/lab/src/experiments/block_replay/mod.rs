@@ -3,9 +3,8 @@
 mod loads;
 mod systems;
 
-use std::rc::Rc;
-
-use shingle_drive_model::{Motion, Written};
+use shingle_base::BLOCK_SIZE;
+use shingle_drive_model::Motion;
 use shingle_sim::Sim;
 
 use crate::context::{Context, Scale};
@@ -16,22 +15,24 @@ use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::grid::{Grid, Measure};
 use crate::report::row::{Better, Row};
 use crate::rig::host::Host;
+use crate::rig::processor;
+use crate::rig::system::System;
 use loads::Load;
-use systems::{MEDIA_CACHE, MEDIA_CACHE_8TB, System};
+use systems::{MEDIA_CACHE, MEDIA_CACHE_8TB};
 
 /// Name in commands.
-pub const NAME: &str = "block-replay";
+pub(super) const NAME: &str = "block-replay";
 
 pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: NAME,
         question: "What do block I/Os cost on drives that translate inside, and for how long does a request wait?",
-        setup: "Every load on a fresh drive of each kind: conventional, media cache (Seagate's, of 5 and 8 TB), set-associative with its cache \
-                on disk and on flash, fully associative, mixed cleaning, SSD. Behind Linux 4.19 (commands of 1 MiB), Linux 6.10 \
+        setup: "Every load on a fresh drive of each kind: conventional, media cache (Seagate's, of 5 and 8 TB), a volume of this project on the \
+                zoned twin of the latter (same mechanics), set-associative with its cache on disk and on flash, fully associative, mixed cleaning, SSD. Behind Linux 4.19 (commands of 1 MiB), Linux 6.10 \
                 (8 MiB), and 6.10 with one command at a time. Seeds draw the load, and each drive's deviations from nominal times. A \
                 trace of one's own: `--trace FILE --format FORMAT --pace PACE`. No request should wait for more than a second, which \
-                is FSTL's line for a translation layer. Times count from when a request was due. The conventional drive, of which no row is, \
-                loses a turn at each write in sequence while its cache is off.",
+                is FSTL's line for a translation layer. Times count from when a request was due. The conventional drive and the \
+                volume's, of which no row is, lose a turn at each write in sequence while their caches are off.",
         runs: Runs::SEEDS,
         run,
     }
@@ -58,18 +59,20 @@ const fn shown(name: &'static str, unit: &'static str, better: Better) -> Measur
 /// A replay, and what the drive says of it.
 struct Run {
     replayed: Replayed,
-    written: Option<Written>,
+    /// Blocks written to the medium.
+    media_blocks: Option<u64>,
     motions: Vec<Motion>,
 }
 
 impl Run {
     /// In the order of [`MEASURES`].
     fn values(&self) -> Vec<Option<f64>> {
-        let Self { replayed, written, .. } = self;
+        let Self { replayed, media_blocks, .. } = self;
         let times = replayed.all.summary();
         let seconds = replayed.took.as_secs_f64().max(f64::MIN_POSITIVE);
+        let written = replayed.written_bytes as f64;
         let amplification =
-            written.filter(|written| written.host > 0).map(|written| written.media as f64 / written.host as f64);
+            media_blocks.filter(|_| written > 0.0).map(|blocks| blocks as f64 * BLOCK_SIZE as f64 / written);
         let reads = (replayed.reads.count() > 0).then(|| replayed.reads.summary().p99_ms);
         let all = [
             replayed.bytes_s() / 1e6,
@@ -87,11 +90,14 @@ impl Run {
 
 fn measure(system: &System, load: &Load, host: Host, seed: u64, watch: bool) -> Result<Run, LabError> {
     let (system, source, pace, write_cache) = (system.clone(), load.source.clone(), load.pace, load.write_cache);
-    Sim::new(seed).run(move |rt| async move {
-        let blocks = Rc::new(system.blocks(&rt, host, seed, write_cache)?);
-        blocks.watch_arm(watch);
-        let replayed = replay::replay(&rt, blocks.clone(), source.open(seed)?, pace, |_| {}).await?;
-        Ok(Run { replayed, written: blocks.written(), motions: blocks.take_motions() })
+    Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
+        let opened = system.open(&runtimes, host, seed, write_cache).await?;
+        opened.watch_arm(watch);
+        let before = opened.media_blocks();
+        let replayed =
+            replay::replay(&runtimes.program, opened.store.clone(), source.open(seed)?, pace, |_| {}).await?;
+        let media_blocks = opened.media_blocks().zip(before).map(|(after, before)| after - before);
+        Ok(Run { replayed, media_blocks, motions: opened.take_motions() })
     })
 }
 
@@ -108,13 +114,14 @@ struct Curves {
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let all = systems::all(context)?;
     let hosts = [Host::linux_4_19(), Host::linux_6_10(), Host::one_at_a_time()];
+    let sized = all.into_iter().map(|system| Ok((system.size_bytes()?, system)));
+    let sized = sized.collect::<Result<Vec<(u64, System)>, LabError>>()?;
     let mut outcome = Outcome::default();
     for load in loads::all(context) {
         let size = load.source.size_bytes();
-        let (fit, small): (Vec<System>, Vec<System>) =
-            all.iter().cloned().partition(|system| system.size_bytes() >= size);
-        outcome.remarks.extend(small.iter().map(|system| {
-            let have = system.size_bytes();
+        let (fit, small): (Vec<_>, Vec<_>) = sized.iter().cloned().partition(|(have, _)| *have >= size);
+        let fit: Vec<System> = fit.into_iter().map(|(_, system)| system).collect();
+        outcome.remarks.extend(small.iter().map(|(have, system)| {
             format!("{}: {} has {have} bytes, and the load's addresses go up to {size}", load.title, system.name)
         }));
         if fit.is_empty() {

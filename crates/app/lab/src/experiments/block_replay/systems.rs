@@ -1,19 +1,9 @@
-//! Systems that blocks are replayed on: one drive of each kind of mapping, as new.
-
-use shingle_drive_model::{Jitter, Profile};
-use shingle_runtime::Runtime;
+//! Systems that blocks are replayed on: one drive of each kind of mapping, as new, and a volume on a zoned one.
 
 use crate::context::Context;
 use crate::error::LabError;
-use crate::rig::blocks::DriveBlocks;
-use crate::rig::host::Host;
-
-/// A drive of a name that says how it maps blocks.
-#[derive(Clone, Debug)]
-pub(super) struct System {
-    pub(super) name: String,
-    profile: Profile,
-}
+use crate::rig::system::System;
+use crate::rig::twin::zoned_twin;
 
 /// Names and profiles.
 const DRIVES: [(&str, &str); 8] = [
@@ -33,8 +23,8 @@ pub(super) const MEDIA_CACHE: &str = "media cache";
 /// The larger one of its kind, which FSTL compares with.
 pub(super) const MEDIA_CACHE_8TB: &str = "media cache, 8 TB";
 
-/// Deviations of drives of one batch, where the profile has none.
-const JITTER: Jitter = Jitter { seed: 0, spindle_ppm: 200, wander_us: 5, completion_us: 2.0 };
+/// A volume on the zoned twin of that drive.
+const VOLUME: &str = "volume, 8 TB";
 
 /// All systems, and the user's own drive if it takes blocks in any order.
 pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
@@ -42,33 +32,13 @@ pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
     for (name, profile) in DRIVES {
         let judged = [MEDIA_CACHE, MEDIA_CACHE_8TB].contains(&name);
         let profile = if judged { context.profile(profile) } else { context.shown_profile(profile) }?;
-        systems.push(System { name: name.to_owned(), profile });
+        systems.push(System::drive(name, profile.clone()));
+        if name == MEDIA_CACHE_8TB {
+            systems.push(System::volume(VOLUME, context.shown(zoned_twin(&profile))));
+        }
     }
     if let Some(own) = context.drive.as_ref().filter(|profile| !profile.kind.is_zoned()) {
-        systems.push(System { name: format!("{} (your own)", own.name), profile: context.shown(own.clone()) });
+        systems.push(System::drive(&format!("{} (your own)", own.name), context.shown(own.clone())));
     }
     Ok(systems)
-}
-
-impl System {
-    /// A fresh drive of the batch, behind a host, with its volatile cache on or off.
-    pub(super) fn blocks(
-        &self,
-        rt: &Runtime,
-        host: Host,
-        seed: u64,
-        write_cache: bool,
-    ) -> Result<DriveBlocks, LabError> {
-        let mut profile = self.profile.clone();
-        profile.jitter = profile.jitter.or(Some(JITTER)).map(|jitter| Jitter { seed, ..jitter });
-        let blocks = DriveBlocks::of_profile(rt, &profile, host)?;
-        // A drive that has no such cache has none on.
-        let _ = blocks.set_write_cache(write_cache);
-        Ok(blocks)
-    }
-
-    /// Bytes that it has.
-    pub(super) fn size_bytes(&self) -> u64 {
-        shingle_drive_model::Drive::new(&self.profile, 1).blocks() * 4096
-    }
 }

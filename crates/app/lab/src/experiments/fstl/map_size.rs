@@ -1,0 +1,80 @@
+//! Extents of TL2's map after a trace. (FSTL, Table I.)
+
+use std::rc::Rc;
+
+use shingle_sim::Sim;
+use shingle_translation::VolumeStats;
+
+use super::systems;
+use super::traces::{self, CACHED, Trace};
+use crate::context::{Context, Scale};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome, Runs};
+use crate::load::replay::{self, Pace};
+use crate::report::row::{Better, Row};
+use crate::rig::host::Host;
+use crate::rig::system::System;
+use crate::trace::io::IoKind;
+
+/// Name in commands.
+pub(in crate::experiments) const NAME: &str = "stl-map-size";
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: NAME,
+        question: "How large is the map of a fully extent-mapped layer?",
+        setup: "Each load of `stl-replay` on a fresh TL2: extents of the map at the end, and the memory of the map beyond that of an empty one. Loads are generated, \
+                so that the paper's numbers of extents, of traces of a week, are only shown. Writes alone are played, 16 at a time: the order of \
+                writes decides the map. A trace of one's own: `--trace FILE`.",
+        runs: Runs::TURNS,
+        run,
+    }
+}
+
+/// Extents of the paper's traces.
+fn published(trace: &str) -> Option<f64> {
+    match trace {
+        "src2_2" => Some(349_483.0),
+        "src1_2" => Some(18_143.0),
+        _ => None,
+    }
+}
+
+/// What a volume tells of itself before a trace, and after it.
+fn measure(system: &System, trace: &Trace, seed: u64) -> Result<[VolumeStats; 2], LabError> {
+    let (system, source) = (system.clone(), trace.source.clone());
+    Sim::new(seed).run(move |rt| async move {
+        let opened = system.open(&(&rt).into(), Host::linux_6_10(), seed, CACHED.write_cache).await?;
+        let writes = source.open(seed)?.filter(|io| !matches!(io, Ok(io) if io.kind == IoKind::Read));
+        let volume = opened.volume().cloned().ok_or_else(|| LabError("the system has no map".to_owned()))?;
+        let before = volume.stats();
+        replay::replay(&rt, Rc::clone(&opened.store), Box::new(writes), Pace::Depth(16), |_| {}).await?;
+        Ok([before, volume.stats()])
+    })
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let system = systems::log(context)?;
+    context.on_host(Host::linux_6_10());
+    let mut outcome = Outcome::default();
+    for trace in traces::all(context) {
+        (context.progress)(&trace.name, None);
+        let [before, stats] = measure(&system, &trace, context.seed)?;
+        let extents = Row::new(format!("{}: extents", trace.name), "", Better::Lower).ours(stats.extents as f64);
+        let extents = Row { paper: published(&trace.name), ..extents };
+        outcome.rows.push(extents.note("the paper's are of a trace of a week").judged());
+        // A map takes some memory whatever is in it, which counts for nothing where there are millions of extents.
+        let bytes = (stats.map_bytes - before.map_bytes) as f64 / stats.extents.max(1) as f64;
+        let row = Row::new(
+            format!("{}: bytes of memory an extent, beside an empty map's", trace.name),
+            "bytes",
+            Better::Lower,
+        );
+        let row = Row { paper: Some(64.0), ..row }.ours(bytes).goal(16.0);
+        outcome.rows.push(match context.scale {
+            Scale::Quick => row.note("not judged: so few extents are in leaves of their own"),
+            _ => row.judged(),
+        });
+    }
+    Ok(outcome)
+}

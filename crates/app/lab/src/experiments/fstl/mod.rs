@@ -1,0 +1,8 @@
+//! FSTL's evaluation (section V): translation layers in the host beside one in the drive.
+
+pub(super) mod heat;
+pub(super) mod map_size;
+pub(super) mod replay;
+mod rows;
+mod systems;
+mod traces;

@@ -1,0 +1,206 @@
+//! Traces on each layer: throughput, times of I/Os, the longest of them, throughput over time. (FSTL, Figures 5 to 7, 11 and 12.)
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
+use shingle_sim::{Runtimes, Sim};
+use shingle_store_api::{BlockStore, Durability};
+
+use super::rows::Found;
+use super::traces::{self, Mode, Trace};
+use super::{rows, systems};
+use crate::context::Context;
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome, Runs};
+use crate::load::replay::{self, Pace, Replayed};
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::grid::{Grid, Measure};
+use crate::report::row::Better;
+use crate::rig::host::Host;
+use crate::rig::processor;
+use crate::rig::system::System;
+use crate::trace::io::{IoKind, Source};
+
+/// Name in commands.
+pub(in crate::experiments) const NAME: &str = "stl-replay";
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: NAME,
+        question: "How fast are translation layers in the host beside one in the drive, and for how long does an I/O wait?",
+        setup: "Traces on the modelled ST8000AS0002, drive-managed, and on layers on its zoned twin (same mechanics): TL1 as the paper has it \
+                and with sequential writes past its cache, TL2, and models of ZDM and dm-zoned, all behind Linux 6.10. Each system is fresh; \
+                all MiB that the trace touches are written in order, and ten minutes go by; then it is replayed with one and \
+                two I/Os outstanding and the write cache off, and with one and the write cache on. Loads that stand for the \
+                paper's traces are fitted to its description (src2_2: 98 % writes of 51 KiB, 60 % of I/Os sequential; src1_2: 75 %, 34 KiB, 40 %; \
+                wdev_0: 80 %, 8 KiB, 20 %; skewed as in Figure 15). A trace of one's own: `--trace FILE`.",
+        runs: Runs::TURNS,
+        run,
+    }
+}
+
+/// Figures of each replay.
+const MEASURES: [Measure; 10] = [
+    shown("throughput", "MB/s", Better::Higher),
+    shown("requests", "1/s", Better::Higher),
+    shown("p50", "ms", Better::Lower),
+    shown("p99", "ms", Better::Lower),
+    shown("p99.9", "ms", Better::Lower),
+    Measure { goal: Some(1000.0), ..shown("longest", "ms", Better::Lower) },
+    shown("over 1 s", "requests", Better::Lower),
+    shown("reads, p99", "ms", Better::Lower),
+    shown("longest stall", "ms", Better::Lower),
+    shown("write amplification", "x", Better::Lower),
+];
+
+const fn shown(name: &'static str, unit: &'static str, better: Better) -> Measure {
+    Measure { name, unit, better, goal: None }
+}
+
+/// Bytes of the pieces that are written before a replay.
+const PIECE: u64 = 1 << 20;
+
+/// Pieces outstanding then.
+const FILLS: usize = 8;
+
+/// Time between filling and replay, in which everybody tidies up.
+const QUIET: Duration = Duration::from_secs(600);
+
+/// Pieces that a trace touches.
+pub(super) fn touched(source: &dyn Source, seed: u64) -> Result<BTreeSet<u64>, LabError> {
+    let mut pieces = BTreeSet::new();
+    for io in source.open(seed)? {
+        let io = io?;
+        if matches!(io.kind, IoKind::Read | IoKind::Write) {
+            pieces.extend(io.offset / PIECE..(io.offset + io.length).div_ceil(PIECE));
+        }
+    }
+    Ok(pieces)
+}
+
+/// Writes all pieces in order, so that no read is of a place that was never written, and lets the store come to rest.
+async fn fill(runtimes: &Runtimes, store: &Rc<dyn BlockStore>, pieces: BTreeSet<u64>) -> Result<(), LabError> {
+    let zeros = AlignedBuf::zeroed(Blocks(PIECE / BLOCK_SIZE as u64)).freeze();
+    let size = store.size_bytes();
+    let write = |piece: u64| {
+        let data: Bytes = zeros.slice(..PIECE.min(size - piece * PIECE) as usize);
+        store.write(piece * PIECE, vec![data], Durability::Cached)
+    };
+    let failed = |error: shingle_store_api::StoreError| LabError(error.to_string());
+    let inside = pieces.into_iter().filter(|piece| piece * PIECE < size);
+    stream::iter(inside).map(write).buffered(FILLS).try_collect::<Vec<()>>().await.map_err(failed)?;
+    store.flush().await.map_err(failed)?;
+    runtimes.program.sleep(QUIET).await;
+    Ok(())
+}
+
+/// A replay, and the blocks that it had written.
+struct Run {
+    replayed: Replayed,
+    media_blocks: Option<u64>,
+}
+
+impl Run {
+    /// In the order of [`MEASURES`].
+    fn values(&self) -> Vec<Option<f64>> {
+        let replayed = &self.replayed;
+        let (times, written) = (replayed.all.summary(), replayed.written_bytes as f64);
+        let seconds = replayed.took.as_secs_f64().max(f64::MIN_POSITIVE);
+        let all = [
+            replayed.bytes_s() / 1e6,
+            replayed.ios as f64 / seconds,
+            times.p50_ms,
+            times.p99_ms,
+            times.p999_ms,
+            times.longest_ms,
+            replayed.all.at_least(1_000_000_000) as f64,
+        ];
+        let reads = (replayed.reads.count() > 0).then(|| replayed.reads.summary().p99_ms);
+        let stall = Some(replayed.longest_stall.as_secs_f64() * 1e3);
+        let blocks = self.media_blocks.filter(|_| written > 0.0);
+        let amplification = blocks.map(|blocks| blocks as f64 * BLOCK_SIZE as f64 / written);
+        all.into_iter().map(Some).chain([reads, stall, amplification]).collect()
+    }
+}
+
+fn measure(system: &System, trace: &Trace, mode: Mode, host: Host, seed: u64) -> Result<Run, LabError> {
+    let (system, source) = (system.clone(), trace.source.clone());
+    let pace = trace.pace.unwrap_or(Pace::Depth(mode.depth));
+    Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
+        let opened = system.open(&runtimes, host, seed, mode.write_cache).await?;
+        fill(&runtimes, &opened.store, touched(&*source, seed)?).await?;
+        let before = opened.media_blocks();
+        let rt = &runtimes.program;
+        let replayed = replay::replay(rt, opened.store.clone(), source.open(seed)?, pace, |_| {}).await?;
+        let media_blocks = opened.media_blocks().zip(before).map(|(after, before)| after - before);
+        Ok(Run { replayed, media_blocks })
+    })
+}
+
+/// Curves of a trace in a mode, one for each system.
+#[derive(Default)]
+struct Curves {
+    times: Vec<Series>,
+    throughput: Vec<Series>,
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    let systems = systems::all(context)?;
+    let host = Host::linux_6_10();
+    let mut outcome = Outcome::default();
+    let mut found = Found::default();
+    for trace in traces::all(context) {
+        let size = trace.source.size_bytes();
+        for system in &systems {
+            let have = system.size_bytes()?;
+            if have < size {
+                return Err(LabError(format!(
+                    "{} has {have} bytes, and the addresses of {} go up to {size}",
+                    system.name, trace.name
+                )));
+            }
+        }
+        for &mode in &trace.modes {
+            let title = format!("{}, {}", trace.name, mode.words);
+            let mut grid = Grid::new(&format!("{NAME}-{}-{}", trace.name, mode.name), &title, &MEASURES);
+            let mut curves = Curves::default();
+            let measured = |system: &System, host: Host, seed: u64| {
+                let run = measure(system, &trace, mode, host, seed)?;
+                let series = |points| Series::new(&system.name, Mark::Line, points);
+                curves.times.push(series(run.replayed.all.distribution()));
+                curves.throughput.push(series(run.replayed.throughput.points()));
+                Ok(run.values())
+            };
+            grid.fill(context, (&systems, &[host], &[context.seed]), |system| &system.name, measured)?;
+            outcome.figures.extend(curves.figures(&trace, mode));
+            found.take(&trace.name, mode, &grid, host);
+            outcome.grids.push(grid);
+        }
+    }
+    if context.block_trace.is_none() {
+        outcome.rows = rows::rows(&found, context.scale);
+    }
+    Ok(outcome)
+}
+
+impl Curves {
+    fn figures(self, trace: &Trace, mode: Mode) -> [Figure; 2] {
+        let figure = |what: &str, title: &str, x: Axis, y: Axis, series: Vec<Series>| Figure {
+            name: format!("{NAME}-{}-{}-{what}", trace.name, mode.name),
+            title: format!("{}, {}: {title}", trace.name, mode.words),
+            x,
+            y,
+            series,
+        };
+        let times = "times of I/Os (Figures 7 and 12)";
+        let (share, rate) = (Axis::linear("I/Os (%)"), Axis::linear("throughput (MB/s)"));
+        [
+            figure("times", times, Axis::logarithmic("time (ms)"), share, self.times),
+            figure("rate", "throughput over time", Axis::linear("time (s)"), rate, self.throughput),
+        ]
+    }
+}

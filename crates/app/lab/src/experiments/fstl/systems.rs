@@ -1,0 +1,70 @@
+//! Systems that traces are replayed on: the drive-managed drive, and layers on its zoned twin. FSTL's drive was the ST8000AS022; the one
+//! that is modelled is the ST8000AS0002, of the same size and kind (dissertation, Table 2.3).
+
+use shingle_drive_model::Profile;
+use shingle_translation_layers::{LogPolicy, Tl1, Tl2, tl1, tl2};
+
+use crate::context::Context;
+use crate::error::LabError;
+use crate::rig::system::System;
+use crate::rig::twin::zoned_twin;
+
+/// The drive that translates.
+pub(super) const DRIVE: &str = "drive-managed";
+
+/// The first layer, as the paper has it: all writes go to the cache.
+pub(super) const TL1_PAPER: &str = "TL1, paper's configuration";
+
+/// The first layer: sequential writes go past the cache.
+pub(super) const TL1: &str = "TL1";
+
+/// The second layer, as the paper has it: one frontier for callers, greedy cleaning.
+pub(super) const TL2: &str = "TL2";
+
+/// The page-mapped layer.
+pub(super) const ZDM: &str = "ZDM";
+
+/// The layer with buffer zones.
+pub(super) const DM_ZONED: &str = "dm-zoned";
+
+/// Zones of TL1's cache, by scale: the paper's 27 GB for loads of the paper's length, fewer for shorter ones, so that it has to be
+/// cleaned, too. The drive's own cache, of which small writes one at a time use far more than their bytes, is the same throughout.
+fn cache_zones(context: &Context) -> u32 {
+    context.scale.pick(2, 6, 100)
+}
+
+fn first(name: &str, zoned: &Profile, options: Tl1) -> System {
+    System::layer(name, zoned.clone(), move |rt, volume| rt.spawn_detached(tl1(rt.clone(), volume.control(), options)))
+}
+
+fn second(name: &str, zoned: &Profile, options: Tl2) -> System {
+    System::layer(name, zoned.clone(), move |rt, volume| rt.spawn_detached(tl2(rt.clone(), volume.control(), options)))
+}
+
+/// All systems. A further layer is a line here: a volume, and the function that attaches its controller.
+pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
+    let managed = context.profile("st8000as0002")?;
+    let zoned = context.used(zoned_twin(&managed));
+    let (ours, log) = (
+        Tl1 { cache_zones: cache_zones(context), ..Tl1::default() },
+        Tl2 { policy: LogPolicy::Greedy, ..Tl2::default() },
+    );
+    let paper = Tl1 { sequential: None, ..ours };
+    context.with_options(TL1_PAPER, &paper);
+    context.with_options(TL1, &ours);
+    context.with_options(TL2, &log);
+    Ok(vec![
+        System::drive(DRIVE, managed),
+        first(TL1_PAPER, &zoned, paper),
+        first(TL1, &zoned, ours),
+        second(TL2, &zoned, log),
+        System::zdm(ZDM, zoned.clone()),
+        System::dm_zoned(DM_ZONED, zoned),
+    ])
+}
+
+/// The second layer alone.
+pub(super) fn log(context: &Context) -> Result<System, LabError> {
+    let found = all(context)?.into_iter().find(|system| system.name == TL2);
+    found.ok_or_else(|| LabError("there is no such system".to_owned()))
+}
