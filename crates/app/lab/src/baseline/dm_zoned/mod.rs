@@ -18,8 +18,10 @@
 //! It gets the benefit of the doubt: its work takes no processor time, and the block layer merges writes of one zone. It keeps no state
 //! for a crash. It has not yet been held against the kernel's own in the guest of `tests/zoned`.
 
-mod metadata;
+mod flush;
+mod layer;
 mod reclaim;
+mod shape;
 mod table;
 
 use std::cell::{Cell, RefCell};
@@ -29,14 +31,15 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
-use shingle_runtime::{Instant, Runtime};
+use shingle_base::{BLOCK_SIZE, Blocks};
+use shingle_runtime::Runtime;
 use shingle_store_api::{BlockStore, Durability, LocalStoreFuture, StoreError, StoreErrorKind, StoreResult, accessed};
 use shingle_zoned::ZonedDevice;
 use tokio::sync::{Mutex, Notify};
 
 use super::zones::{Zones, joined, take_blocks};
-use metadata::{Changes, Shape};
+use layer::{Layer, Part};
+use shape::Shape;
 use table::Table;
 
 /// Sequential zones for reclaim alone.
@@ -45,30 +48,6 @@ const RESERVED: u32 = 16;
 /// The layer.
 #[derive(Clone)]
 pub struct DmZoned(Rc<Layer>);
-
-struct Layer {
-    rt: Runtime,
-    zones: Rc<Zones>,
-    shape: Shape,
-    table: RefCell<Table>,
-    changes: RefCell<Changes>,
-    /// One flush at a time.
-    flushes: Mutex<()>,
-    flushing: Cell<bool>,
-    flushed: Notify,
-    last_access: Cell<Instant>,
-    /// Reclaim is to look.
-    wanted: Notify,
-    /// A zone became free, or a chunk is reclaimed no more.
-    room: Notify,
-}
-
-/// Part of an access in one chunk.
-#[derive(Clone)]
-struct Part {
-    chunk: u32,
-    blocks: Range<u64>,
-}
 
 impl DmZoned {
     /// A fresh layer on a fresh drive. Its reclaim works until the simulation ends.
@@ -117,153 +96,6 @@ impl DmZoned {
             at += now;
         }
         parts
-    }
-}
-
-impl Layer {
-    /// Begins an access to a chunk: not while it is reclaimed.
-    async fn begin(&self, chunk: u32) {
-        self.last_access.set(self.rt.now());
-        loop {
-            let waits = self.room.notified();
-            {
-                let entry = &mut self.table.borrow_mut().chunks[chunk as usize];
-                if !entry.reclaimed {
-                    entry.active += 1;
-                    return;
-                }
-                entry.terminates = true;
-            }
-            waits.await;
-        }
-    }
-
-    /// Ends an access. Zones that hold nothing become free.
-    async fn end(&self, chunk: u32) -> StoreResult<()> {
-        let mut to_reset = None;
-        {
-            let table = &mut *self.table.borrow_mut();
-            let entry = &mut table.chunks[chunk as usize];
-            entry.active -= 1;
-            let Some(data) = entry.data else { return Ok(()) };
-            if entry.active == 0 {
-                if let Some(buffer) = entry.buffer.filter(|&buffer| table.weight(buffer) == 0) {
-                    table.chunks[chunk as usize].buffer = None;
-                    table.free(buffer);
-                }
-                if table.weight(data) == 0 {
-                    // The buffer takes the place of what it buffers.
-                    let entry = &mut table.chunks[chunk as usize];
-                    entry.data = entry.buffer.take();
-                    match table.is_random(data) {
-                        true => table.free(data),
-                        false => to_reset = Some(data),
-                    }
-                    self.changes.borrow_mut().add([self.shape.of_chunk(chunk)]);
-                }
-            }
-            [table.chunks[chunk as usize].data, table.chunks[chunk as usize].buffer]
-                .into_iter()
-                .flatten()
-                .for_each(|zone| table.use_random(zone, chunk));
-        }
-        if let Some(zone) = to_reset {
-            self.zones.reset(zone).await?;
-            self.table.borrow_mut().free(zone);
-        }
-        self.room.notify_waiters();
-        Ok(())
-    }
-
-    /// The zone to which blocks of a chunk are written; reclaim makes room for a new one.
-    async fn target(&self, part: &Part) -> u32 {
-        loop {
-            let waits = self.room.notified();
-            {
-                let table = &mut *self.table.borrow_mut();
-                let entry = table.chunks[part.chunk as usize];
-                match (entry.data, entry.buffer) {
-                    (Some(data), _) if table.is_random(data) || self.zones.given(data) == part.blocks.start => {
-                        return data;
-                    }
-                    (Some(_), Some(buffer)) => return buffer,
-                    (data, _) => {
-                        if let Some(zone) = table.take_random(part.chunk) {
-                            let entry = &mut table.chunks[part.chunk as usize];
-                            *(if data.is_some() { &mut entry.buffer } else { &mut entry.data }) = Some(zone);
-                            self.changes.borrow_mut().add([self.shape.of_chunk(part.chunk)]);
-                            self.wanted.notify_one();
-                            return zone;
-                        }
-                    }
-                }
-            }
-            self.wanted.notify_one();
-            waits.await;
-        }
-    }
-
-    async fn write(self: &Rc<Self>, part: Part, data: Vec<Bytes>) -> StoreResult<()> {
-        self.not_flushing().await;
-        self.begin(part.chunk).await;
-        let zone = self.target(&part).await;
-        let written = if self.table.borrow().is_random(zone) {
-            self.zones.write(zone, part.blocks.start, data).await
-        } else {
-            self.zones.append(zone, data).await
-        };
-        if written.is_ok() {
-            self.enter(&part, Some(zone));
-        }
-        self.end(part.chunk).await?;
-        written
-    }
-
-    /// Blocks of a chunk are valid in one zone, and in no other.
-    fn enter(&self, part: &Part, zone: Option<u32>) {
-        let table = &mut *self.table.borrow_mut();
-        let Part { chunk, blocks } = part;
-        let entry = table.chunks[*chunk as usize];
-        for known in [entry.data, entry.buffer].into_iter().flatten() {
-            let valid = Some(known) == zone;
-            if valid || blocks.clone().any(|block| table.is_valid(known, block)) {
-                table.mark(known, blocks.clone(), valid);
-                self.changes.borrow_mut().add(self.shape.of_bits(known, blocks));
-            }
-        }
-    }
-
-    async fn read(&self, part: Part) -> StoreResult<Bytes> {
-        self.begin(part.chunk).await;
-        let mut found: Vec<(Option<u32>, u64, u64)> = Vec::new();
-        {
-            let table = self.table.borrow();
-            let entry = table.chunks[part.chunk as usize];
-            for block in part.blocks.clone() {
-                let holds = |zone: &u32| table.is_valid(*zone, block);
-                let zone = [entry.data, entry.buffer].into_iter().flatten().find(holds);
-                match found.last_mut() {
-                    Some((last, _, count)) if *last == zone => *count += 1,
-                    _ => found.push((zone, block, 1)),
-                }
-            }
-        }
-        let run = |(zone, block, count): (Option<u32>, u64, u64)| async move {
-            match zone {
-                Some(zone) => self.zones.read(zone, block, count).await,
-                None => Ok(AlignedBuf::zeroed(Blocks(count)).freeze()),
-            }
-        };
-        let read = try_join_all(found.into_iter().map(run)).await;
-        self.end(part.chunk).await?;
-        read.map(joined)
-    }
-
-    async fn trim(&self, part: Part) -> StoreResult<()> {
-        self.not_flushing().await;
-        self.begin(part.chunk).await;
-        self.enter(&part, None);
-        self.end(part.chunk).await
     }
 }
 

@@ -10,7 +10,7 @@ use shingle_base::{AlignedBuf, Blocks};
 use shingle_runtime::Runtime;
 use shingle_store_api::StoreResult;
 
-use super::Layer;
+use super::layer::Layer;
 
 /// Time without access after which the drive is idle, between looks, and between flushes of metadata.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(super) async fn work(layer: Rc<Layer>, rt: Runtime) {
         match reclaimed {
             Ok(true) => continue,
             Ok(false) => {
-                // Whatever it waited for may be there by then.
+                // By then there may be something.
                 let look = if layer.is_starved() { PERIOD / 1000 } else { PERIOD };
                 select(pin!(layer.wanted.notified()), pin!(rt.sleep(look))).await;
             }
@@ -105,7 +105,7 @@ impl Layer {
             (entry.reclaimed, entry.terminates) = (false, false);
         }
         self.room.notify_waiters();
-        // Whoever waits for the chunk gets it before it is chosen again.
+        // The chunk goes to those who wait for it before it is chosen again.
         self.rt.sleep(TURN).await;
         if done? {
             self.flush().await?;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::baseline::disk::runs;
+
 /// Valid blocks of a zone that is in use.
 #[derive(Default)]
 struct Bitmap {
@@ -141,6 +143,6 @@ impl Table {
 
     /// Runs of valid blocks of a zone, in order: first block and number.
     pub(super) fn valid_runs(&self, zone: u32) -> Vec<(u64, u64)> {
-        super::super::disk::runs((0..self.zone_blocks).filter(|&block| self.is_valid(zone, block)))
+        runs((0..self.zone_blocks).filter(|&block| self.is_valid(zone, block)))
     }
 }

@@ -1,14 +1,13 @@
 //! Cleaning: of the zone with the fewest live pages, while few zones are free.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt, stream};
 use shingle_base::BLOCK_SIZE;
 use shingle_store_api::StoreResult;
 
-use super::{COPIES, Layer, State};
+use super::layer::{COPIES, Layer, PATIENCE, State};
 
 /// Free zones below which cleaning begins.
 const FREE_LOW: usize = 7;
@@ -18,9 +17,6 @@ const BATCH: usize = 256;
 
 /// Batches that are read at once.
 const READS: usize = 4;
-
-/// Time between two looks at a zone that is still being read.
-pub(super) const PATIENCE: Duration = Duration::from_millis(1);
 
 impl Layer {
     /// Starts the cleaner, if it is to work and does not.

@@ -11,7 +11,7 @@ use crate::report::row::{Better, Row};
 use crate::trace::io::{IoKind, Source};
 
 /// Name in commands.
-pub(in crate::experiments) const NAME: &str = "stl-heat";
+pub(crate) const NAME: &str = "stl-heat";
 
 pub(crate) fn experiment() -> Experiment {
     Experiment {

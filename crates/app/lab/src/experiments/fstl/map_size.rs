@@ -17,7 +17,7 @@ use crate::rig::system::System;
 use crate::trace::io::IoKind;
 
 /// Name in commands.
-pub(in crate::experiments) const NAME: &str = "stl-map-size";
+pub(crate) const NAME: &str = "stl-map-size";
 
 pub(crate) fn experiment() -> Experiment {
     Experiment {
@@ -40,7 +40,7 @@ fn published(trace: &str) -> Option<f64> {
     }
 }
 
-/// What a volume tells of itself before a trace, and after it.
+/// A volume's figures of itself before a trace, and after it.
 fn measure(system: &System, trace: &Trace, seed: u64) -> Result<[VolumeStats; 2], LabError> {
     let (system, source) = (system.clone(), trace.source.clone());
     Sim::new(seed).run(move |rt| async move {

@@ -26,7 +26,7 @@ use crate::rig::system::System;
 use crate::trace::io::{IoKind, Source};
 
 /// Name in commands.
-pub(in crate::experiments) const NAME: &str = "stl-replay";
+pub(crate) const NAME: &str = "stl-replay";
 
 pub(crate) fn experiment() -> Experiment {
     Experiment {
