@@ -276,6 +276,33 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("object gc", &[("shingle object gc --data shingle-data", "")]),
+    (
+        "volume create",
+        &[
+            ("shingle volume create disk.shingle", ""),
+            ("shingle volume create serial:ZL2XXXXX --size 10TB --sector 512", "for programs that write 512 bytes"),
+        ],
+    ),
+    (
+        "volume ls",
+        &[("shingle volume ls", "on all drives of this machine"), ("shingle volume ls disk.shingle --json", "")],
+    ),
+    ("volume stat", &[("shingle volume stat disk.shingle", ""), ("shingle volume stat /dev/sdb --json", "")]),
+    ("volume check", &[("shingle volume check disk.shingle", ""), ("shingle volume check /dev/sdb --json", "")]),
+    ("volume dump", &[("shingle volume dump disk.shingle", "")]),
+    ("volume rm", &[("shingle volume rm disk.shingle", "says what will be lost, and asks")]),
+    (
+        "volume export",
+        &[
+            ("shingle volume export disk.shingle --socket /run/disk.sock", "for clients on this machine"),
+            ("shingle volume export disk.shingle --listen 127.0.0.1:10809", "nbd://127.0.0.1:10809/disk"),
+            ("shingle volume export /dev/sdb /dev/sdc --listen 127.0.0.1:10809", "two exports: sdb and sdc"),
+            (
+                "shingle volume export /dev/sdb --listen 0.0.0.0:10809 --tls-cert cert.pem --tls-key key.pem --tls-clients ca.pem",
+                "for other machines",
+            ),
+        ],
+    ),
     ("lab list", &[("shingle lab list", "")]),
     (
         "lab run",
@@ -324,6 +351,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle bench array-rebuild --json", "one JSON object as the last line"),
             ("shingle bench map --extents 1000000", "a smaller map than that of 10 million extents"),
             ("shingle bench device --device /dev/sdb --json", "in zones that are empty"),
+            ("shingle bench volume --json", "needs fio and nbdkit"),
         ],
     ),
 ];

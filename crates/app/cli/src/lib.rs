@@ -27,6 +27,7 @@ mod status;
 mod transfer;
 #[cfg(test)]
 mod usage_tests;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,9 @@ enum Command {
     /// Work with the objects of a server, also while it is stopped.
     #[command(subcommand)]
     Object(object::Object),
+    /// Make disks of zoned drives, for any file system, and serve them over NBD.
+    #[command(subcommand, long_about = volume::ABOUT)]
+    Volume(volume::Volume),
     /// Run the papers' experiments on modelled drives.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -87,6 +91,7 @@ pub fn shingle() -> ExitCode {
         Command::Chunk(command) => command.run(),
         Command::Array(command) => command.run(),
         Command::Object(command) => command.run(),
+        Command::Volume(command) => command.run(),
         Command::Lab(_) | Command::Skylight(_) => lab::program::hand_over(),
         Command::Bench(command) => command.run(),
         Command::Generate(command) => command.run(Cli::command()),

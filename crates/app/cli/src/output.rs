@@ -168,6 +168,24 @@ pub(crate) fn print(text: &str) -> Outcome {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
+/// Rows of a table, the first of them its head, each column as wide as it needs; those of `figures` to the right.
+pub(crate) fn print_columns<const N: usize>(rows: &[[String; N]], figures: std::ops::Range<usize>) -> Outcome {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.chars().count().max(*width);
+        }
+    }
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (text, width))| {
+            if figures.contains(&column) { format!("{text:>width$}") } else { format!("{text:<width$}") }
+        });
+        let cells: Vec<_> = cells.collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    print(&rows.iter().map(line).collect::<String>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

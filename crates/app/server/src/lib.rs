@@ -22,6 +22,8 @@ pub mod inventory;
 mod offline;
 mod reports;
 mod server;
+mod signals;
+mod volumes;
 
 pub use asking::{ArrayStanding, Running, Served};
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape, read_toml};
@@ -34,3 +36,4 @@ pub use offline::store::{Access, OfflineStore};
 pub use reports::health::utc;
 pub use reports::status::ask as ask_status;
 pub use server::{Server, run};
+pub use volumes::{Exports, Place, Served as ServedVolumes, TlsFiles, VolumeExport, export as export_volumes};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use shingle_s3_gateway::{AccessLog, Gateway, Limits, Options as GatewayOptions};
 use shingle_store_api::ObjectStore;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tracing_subscriber::Layer as _;
@@ -33,6 +33,7 @@ use crate::reports::health::unix_time_s;
 use crate::reports::notify::Manager;
 use crate::reports::ready;
 use crate::reports::status;
+use crate::signals::{Signals, caught};
 
 /// Time between two lines to the service manager.
 const STATUS_PAUSE: Duration = Duration::from_secs(30);
@@ -229,14 +230,9 @@ pub fn run(config: Config) -> Result<()> {
         .build()
         .map_err(|error| Error::system("no threads for the front end", error))?;
     let result = executor.block_on(async {
-        let caught = |kind| signal(kind).map_err(|error| Error::system("no handler for signals", error));
         let manager = Manager::from_environment();
         let mut reopen = caught(SignalKind::user_defined1())?;
-        let mut signals = Signals {
-            interrupt: caught(SignalKind::interrupt())?,
-            terminate: caught(SignalKind::terminate())?,
-            hangup: caught(SignalKind::hangup())?,
-        };
+        let mut signals = Signals::new()?;
         let mut server = Server::begin(config).await?;
         tracing::info!(endpoint = %server.endpoint(), "listening; the engines are being opened");
         manager.ready();
@@ -297,24 +293,6 @@ async fn tell(manager: &Manager, watched: &Watched) {
     }
 }
 
-/// The signals that stop a server in order.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// The terminal is gone.
-    hangup: Signal,
-}
-
-impl Signals {
-    async fn any(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
-        }
-    }
-}
-
 /// A level, or levels by module. A word that is neither would be taken for a module whose name it is, and silence all others.
 pub(crate) fn log_levels(levels: &str) -> Result<Targets> {
     let wrong = |why: &dyn std::fmt::Display| {
@@ -333,7 +311,8 @@ pub(crate) fn log_levels(levels: &str) -> Result<Targets> {
     levels.parse().map_err(|error| wrong(&error))
 }
 
-fn start_log(levels: &str) -> Result<()> {
+/// Begins a log of these levels on standard error.
+pub(crate) fn start_log(levels: &str) -> Result<()> {
     let parsed = log_levels(levels)?;
     // The adapter calls every refused request an error and shows it whole, so clients could fill the log.
     let levels = if levels.contains("s3s") { parsed } else { parsed.with_target("s3s", LevelFilter::OFF) };

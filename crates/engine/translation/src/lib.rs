@@ -43,5 +43,5 @@ pub use place::{Place, Stride};
 pub use recovery::{RecoveryReport, Unknown};
 pub use room::FREE_MIN;
 pub use stats::{Counters, VolumeStats};
-pub use volume::Volume;
+pub use volume::{Identified, Volume};
 pub use write::Route;

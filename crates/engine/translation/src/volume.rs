@@ -19,10 +19,21 @@ use crate::control::Control;
 use crate::drive::device_error;
 use crate::engine::Engine;
 use crate::format::{ENGINE, VERSION};
-use crate::identity::{log_config, log_error};
+use crate::identity::{Identity, identity, log_config, log_error};
 use crate::layout::Layout;
 use crate::recovery::{RecoveryReport, find};
 use crate::stats::VolumeStats;
+
+/// A volume by its superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// Its identity.
+    pub store: StoreId,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Bytes of a sector.
+    pub sector_bytes: u64,
+}
 
 /// An open volume. A cheap handle; stays on the thread of its runtime.
 ///
@@ -83,6 +94,29 @@ impl Volume {
     /// As [`open`](Self::open).
     pub async fn inspect(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> StoreResult<RecoveryReport> {
         find(rt, dev, options).await.map(|found| found.report)
+    }
+
+    /// Opens the volume for reading alone: writes are refused, and nothing is written to the drive.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn examine(
+        rt: &Runtime,
+        dev: Rc<dyn ZonedDevice>,
+        options: Options,
+    ) -> StoreResult<(Self, RecoveryReport)> {
+        let (engine, report) = find(rt, dev, options).await?.examined();
+        Ok((Self { engine }, report))
+    }
+
+    /// Identity and sizes of the volume on a drive, from its superblock alone.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive holds no volume, or one of another version; `Corrupt`, `Device`.
+    pub async fn identify(dev: &Rc<dyn ZonedDevice>) -> StoreResult<Identified> {
+        let Identity { store, layout, .. } = identity(dev).await?;
+        let shape = layout.shape;
+        Ok(Identified { store, size_bytes: shape.bytes(layout.sectors), sector_bytes: shape.bytes(1) })
     }
 
     /// Writes a checkpoint: the next opening reads what was written since.

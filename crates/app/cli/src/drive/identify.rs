@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use shingle_runtime::Runtime;
-use shingle_server::inventory::{self, Content, DriveName, Found};
+use shingle_server::inventory::{self, DriveName, Found};
 use shingle_zoned_linux::System;
 
 use crate::drive::ls::found_json;
@@ -99,7 +99,7 @@ impl Identify {
         }
         rows.extend(found.drive.as_ref().and_then(|drive| Some(("paths", inventory::relation(drive, &all)?))));
         rows.push(("holds", found.content.to_string()));
-        if let Content::ChunkStore { store, .. } = &found.content {
+        if let Some(store) = found.content.store() {
             rows.push(("store", store.to_string()));
         }
         rows.extend(found.names().iter().map(|name| ("name", name.to_string())));

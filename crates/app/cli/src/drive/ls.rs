@@ -9,8 +9,8 @@ use shingle_runtime::Runtime;
 use shingle_server::inventory::{self, Found};
 use shingle_zoned_linux::{Drive, System, ZonedModel};
 
-use crate::drive::words::print_columns;
 use crate::failure::Outcome;
+use crate::output::print_columns;
 
 const LONG: &str = "\
 Columns: NODE; MODEL and SERIAL as the drive says them; SIZE; ZONES and their size (ZONE); CONV, how many of them are \

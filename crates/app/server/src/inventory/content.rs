@@ -4,9 +4,10 @@ use std::fmt;
 use std::rc::Rc;
 
 use shingle_array_store::ArrayDrive;
-use shingle_base::{StoreId, ZoneId};
+use shingle_base::{ByteSize, StoreId, ZoneId};
 use shingle_record::SuperblockError;
 use shingle_runtime::{Runtime, UnixTime};
+use shingle_translation::{Identified, Volume};
 use shingle_zoned::{FileDevice, Geometry, ZonedDevice};
 use shingle_zoned_linux::{Drive, KernelDevice, Peek, ZonedModel};
 
@@ -19,6 +20,17 @@ pub enum Content {
         store: StoreId,
         /// When it was made.
         formatted: UnixTime,
+    },
+    /// A volume of a translation layer.
+    Volume {
+        /// Its identity.
+        store: StoreId,
+        /// When it was made.
+        formatted: UnixTime,
+        /// Its size.
+        size_bytes: u64,
+        /// Bytes of a sector.
+        sector_bytes: u64,
     },
     /// One of the drives of an array; the array's identity.
     Array(StoreId),
@@ -40,7 +52,7 @@ impl Content {
     /// The identity of the store.
     pub fn store(&self) -> Option<StoreId> {
         match self {
-            Self::ChunkStore { store, .. } => Some(*store),
+            Self::ChunkStore { store, .. } | Self::Volume { store, .. } => Some(*store),
             _ => None,
         }
     }
@@ -49,6 +61,7 @@ impl Content {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ChunkStore { .. } => "chunk-store",
+            Self::Volume { .. } => "volume",
             Self::Array(_) => "array",
             Self::OtherEngine(_) => "other-engine",
             Self::Newer(_) => "newer-store",
@@ -64,6 +77,7 @@ impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ChunkStore { store, .. } => write!(f, "chunk store {store}"),
+            Self::Volume { store, size_bytes, .. } => write!(f, "volume {store} of {}", ByteSize(*size_bytes)),
             Self::Array(array) => write!(f, "drive of array {array}"),
             Self::OtherEngine(engine) => write!(f, "store of an unknown engine ({engine:08x})"),
             Self::Newer(version) => write!(f, "store of a newer version ({version})"),
@@ -85,6 +99,12 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
         Ok(found) if found.engine == shingle_chunk_store::ENGINE => {
             Content::ChunkStore { store: found.store, formatted: found.formatted }
         }
+        Ok(found) if found.engine == shingle_translation::ENGINE => match Volume::identify(device).await {
+            Ok(Identified { store, size_bytes, sector_bytes }) => {
+                Content::Volume { store, formatted: found.formatted, size_bytes, sector_bytes }
+            }
+            Err(error) => Content::Unknown(error.message),
+        },
         Ok(found) => Content::OtherEngine(found.engine),
         Err(SuperblockError::NotFormatted) => {
             // The caller names the drive in messages.

@@ -88,6 +88,14 @@ fn count(drive: &Drive, map: &ExtentMap, table: &mut ZoneTable, report: &mut Rec
 }
 
 impl Found {
+    /// The volume for reading alone: nothing is written, and nothing that its drive still needs is done.
+    pub(crate) fn examined(self) -> (Rc<Engine>, RecoveryReport) {
+        let Self { engine, report, .. } = self;
+        engine.lose_what_is_nowhere(report.sectors_lost);
+        engine.closing.set(true);
+        (engine, report)
+    }
+
     /// Makes durable what was found, and starts the keeper (TL-REC-4, TL-REC-5).
     pub(crate) async fn start(self) -> StoreResult<(Rc<Engine>, RecoveryReport)> {
         let Self { engine, report, endings, settles } = self;

@@ -1,0 +1,134 @@
+//! `shingle volume export`: volumes over NBD, in the foreground.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use shingle_server::inventory::DriveName;
+use shingle_server::{Error, ErrorKind, Exports, Place, ServedVolumes, TlsFiles, VolumeExport, export_volumes};
+
+use crate::failure::{Failure, Outcome, status};
+
+const LONG: &str = "\
+Prints an address (URI) for each volume and place once clients can connect, and serves until SIGINT, SIGTERM or SIGHUP: then \
+requests under way are answered, and the volumes are closed. Any end, also that by SIGKILL, costs nothing that was \
+acknowledged: writes with FUA, and all writes before a flush.
+
+Without TLS there is no check of who a client is: listen on a Unix socket or on loopback then. Exit status: 1 a volume \
+could not be served, 78 a name or certificate makes no sense.";
+
+/// Serves volumes.
+#[derive(Args)]
+#[command(after_long_help = LONG)]
+pub(crate) struct Export {
+    /// The drives: zoned block devices, files of emulated ones, or names such as serial:ZL2XXXXX.
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<PathBuf>,
+    /// The export's name, for one drive [default: the drive's: `disk` for disk.shingle, `sdb` for /dev/sdb].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// TCP addresses to listen at [default: 127.0.0.1:10809, if there is no directory for a socket].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Unix sockets to listen at [default: the first export's name with `.sock`, in RUNTIME_DIRECTORY or else in XDG_RUNTIME_DIR].
+    #[arg(long, value_name = "FILE")]
+    socket: Vec<PathBuf>,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+/// Options of everything that serves volumes.
+#[derive(Args)]
+pub(crate) struct Manner {
+    /// Let clients write nothing. (The drive is written to all the same, if an opening has something to finish.)
+    #[arg(long)]
+    read_only: bool,
+    /// The server's chain of certificates, in PEM: connections over TCP have to use TLS then [default: none].
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM [default: none].
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authorities of clients' certificates, in PEM: no other client gets in then [default: none].
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_clients: Option<PathBuf>,
+    /// Go on where it cannot be known which sectors were written last: those may read as they were before.
+    #[arg(long)]
+    accept_loss: bool,
+    /// Level of the log: off, error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    log: String,
+}
+
+impl Export {
+    pub(crate) fn run(self) -> Outcome {
+        if self.name.is_some() && self.drives.len() > 1 {
+            return Err(Failure::new("--name is for one drive; of several, each is exported by its own name"));
+        }
+        let volumes: Vec<_> = match self.name {
+            Some(name) => self.drives.into_iter().map(|drive| VolumeExport { drive, name: name.clone() }).collect(),
+            None => self.drives.into_iter().map(|drive| VolumeExport { name: name_of(&drive), drive }).collect(),
+        };
+        let mut places: Vec<_> = self.listen.into_iter().map(Place::Tcp).collect();
+        places.extend(self.socket.into_iter().map(Place::Unix));
+        if places.is_empty() {
+            places.push(usual_place(volumes.first().map_or("", |volume| volume.name.as_str())));
+        }
+        let ready = |served: ServedVolumes| async move {
+            served.uris.iter().for_each(|uri| say!("{uri}"));
+            std::future::pending().await
+        };
+        export_volumes(self.manner.exports(volumes, places), ready).map_err(failure)
+    }
+}
+
+impl Manner {
+    /// Everything that is served.
+    pub(crate) fn exports(self, volumes: Vec<VolumeExport>, places: Vec<Place>) -> Exports {
+        let tls = match (self.tls_cert, self.tls_key) {
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key, clients: self.tls_clients }),
+            _ => None,
+        };
+        Exports { volumes, places, tls, read_only: self.read_only, accept_loss: self.accept_loss, log: self.log }
+    }
+}
+
+/// A setting that is wrong has a status of its own: the unit does not restart the server then.
+pub(crate) fn failure(error: Error) -> Failure {
+    let status = match error.kind {
+        ErrorKind::Config | ErrorKind::NewerVersion => status::CONFIG,
+        _ => status::FAILED,
+    };
+    Failure::from(error).with_status(status)
+}
+
+/// The usual name of the export of a drive.
+pub(crate) fn name_of(drive: &Path) -> String {
+    let own = match DriveName::of_path(drive) {
+        Ok(DriveName::Path(path)) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
+        Ok(name) => name.to_string().split_once(':').map(|(_, name)| name.to_owned()),
+        Err(_) => None,
+    };
+    own.unwrap_or_else(|| "volume".to_owned())
+}
+
+/// The place where clients look first: a socket that only this user, or the service, can open; else loopback.
+fn usual_place(name: &str) -> Place {
+    let directory = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_dir());
+    let file: String = name.chars().map(|c| if c.is_alphanumeric() || "-._".contains(c) { c } else { '_' }).collect();
+    match directory("RUNTIME_DIRECTORY").or_else(|| directory("XDG_RUNTIME_DIR")) {
+        Some(directory) => Place::Unix(directory.join(format!("{file}.sock"))),
+        None => Place::Tcp(SocketAddr::from(([127, 0, 0, 1], 10809))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_has_the_name_of_its_drive() {
+        let names = [("disk.shingle", "disk"), ("/dev/sdb", "sdb"), ("serial:ZL2", "ZL2"), ("/a/b c", "b c")];
+        names.iter().for_each(|(drive, name)| assert_eq!(name_of(Path::new(drive)), *name));
+    }
+}

@@ -1,0 +1,52 @@
+//! `shingle volume`: drives as disks that can be written anywhere, for any file system.
+
+mod check;
+mod create;
+mod export;
+mod look;
+mod ls;
+mod opened;
+mod remove;
+
+use clap::Subcommand;
+
+use crate::failure::Outcome;
+
+pub(crate) const ABOUT: &str = "\
+Make a disk of a zoned drive, which takes writes anywhere, and serve it.
+
+A volume is all of a drive. It is served over NBD, which the kernel (a disk in /dev that takes any file system), QEMU, fio \
+and many other programs speak. docs/volumes.md tells more.";
+
+/// Commands on volumes.
+#[derive(Subcommand)]
+pub(crate) enum Volume {
+    /// Make an empty volume on a drive: `shingle volume create disk.shingle`
+    Create(create::Create),
+    /// List the volumes on the drives of this machine: `shingle volume ls`
+    Ls(ls::Ls),
+    /// Show a volume: sizes, use of its zones, what its next opening has to do.
+    Stat(look::Stat),
+    /// Read and verify everything. Exit status: 0 clean, 4 damage, 8 could not run.
+    Check(check::Check),
+    /// Print a volume's state, as JSON.
+    Dump(look::Dump),
+    /// Remove a volume; its data is lost. Asks first.
+    Rm(remove::Remove),
+    /// Serve volumes over NBD, until a signal: `shingle volume export disk.shingle`
+    Export(export::Export),
+}
+
+impl Volume {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Create(create) => create.run(),
+            Self::Ls(ls) => shingle_runtime::real::run(|rt| ls.run(rt))?,
+            Self::Stat(stat) => stat.run(),
+            Self::Check(check) => check.run(),
+            Self::Dump(dump) => dump.run(),
+            Self::Rm(remove) => remove.run(),
+            Self::Export(export) => export.run(),
+        }
+    }
+}

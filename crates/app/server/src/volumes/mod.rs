@@ -1,0 +1,33 @@
+//! Volumes over NBD: each on a thread of its own with its drive, all of them behind one front end on tokio's threads.
+//!
+//! # Invariants
+//! - SV-VOL-1: an orderly end takes no more requests, answers those under way, and then closes each volume, so that its next opening
+//!   is short. Nothing that was acknowledged depends on it. (`test_volume.py`)
+//! - SV-VOL-2: clients get in only once all volumes are open and all places are listened at; if one of them fails, the others are
+//!   closed, and nothing was served.
+
+mod exports;
+mod owner;
+mod place;
+mod serving;
+
+use crate::error::Result;
+use crate::server::start_log;
+
+pub use exports::{Exports, TlsFiles, VolumeExport};
+pub use place::Place;
+pub use serving::Served;
+
+/// Serves volumes until SIGINT, SIGTERM or SIGHUP, or until the future of `ready` completes, which is made once clients can connect.
+/// Standard error gets the log.
+///
+/// # Errors
+/// `Config` for certificates or names that make no sense, `InUse` for a drive or a place of somebody else's, `Drive` if a drive or its volume
+/// cannot be opened, `Store` if a volume could not be closed in order, `System`.
+pub fn export<F>(exports: Exports, ready: impl FnOnce(Served) -> F) -> Result<()>
+where
+    F: Future<Output = ()>,
+{
+    start_log(&exports.log)?;
+    serving::run(exports, ready)
+}

@@ -1,0 +1,158 @@
+//! Owner of a volume: a thread that has the drive and the volume to itself.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use shingle_runtime::Runtime;
+use shingle_runtime::owner::{Calls, Closing, Desk};
+use shingle_store_api::{BlockStore, StoreError};
+use shingle_translation::{Options, RecoveryReport, Volume};
+use shingle_zoned_linux::{OpenOptions, System};
+use tokio::sync::oneshot;
+
+use crate::engines::{device, thread};
+use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::{self, DriveName};
+
+/// Calls that wait for the owner.
+const QUEUE_DEPTH: usize = 256;
+/// Calls that are under way: the front end bounds them by connection, so these places only have to be enough.
+const PLACES: usize = 4096;
+
+/// State of the thread.
+pub(super) struct Core {
+    volume: Volume,
+    closing: Closing,
+}
+
+impl Core {
+    pub(super) fn store(&self) -> &dyn BlockStore {
+        &self.volume
+    }
+}
+
+/// A volume whose owner runs.
+pub(super) struct Owner {
+    /// For people: the drive's path, and another name of it.
+    pub(super) called: String,
+    pub(super) desk: Desk<Core>,
+    /// The drive is a disk that turns.
+    pub(super) rotational: bool,
+    /// The result of closing.
+    closed: oneshot::Receiver<std::result::Result<(), StoreError>>,
+    /// Completes when the thread has let go of everything.
+    ended: oneshot::Receiver<()>,
+}
+
+/// The owner's report once the volume is open.
+struct Opened {
+    called: String,
+    rotational: bool,
+}
+
+impl Owner {
+    /// Starts an owner, and waits until its volume is open.
+    ///
+    /// # Errors
+    /// `InUse`, `NewerVersion`, `Drive`, `System`.
+    pub(super) async fn start(drive: PathBuf, options: Options) -> Result<Self> {
+        let (desk, calls) = Desk::with_places(QUEUE_DEPTH, PLACES);
+        let ((tell, told), (end, closed)) = (oneshot::channel(), oneshot::channel());
+        let path = drive.clone();
+        let ended = thread::start("volume", move |rt| own(rt, drive, options, calls, tell, end))?;
+        let lost = |_| {
+            let words = format!("{}: the volume's thread ended while it was opened", path.display());
+            Error::new(ErrorKind::Drive, words)
+        };
+        match told.await.map_err(lost)? {
+            Ok(Opened { called, rotational }) => Ok(Self { called, desk, rotational, closed, ended }),
+            Err(error) => {
+                // The drive is free again then.
+                let _ = ended.await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the volume in order: calls that were handed in are done first.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(super) async fn close(self) -> Result<()> {
+        let Self { called, desk, closed, ended, .. } = self;
+        // One that is gone needs no telling.
+        let _ = desk.begin(|core: Rc<Core>| async move { core.closing.begin() }).await;
+        drop(desk);
+        let result = closed.await;
+        let _ = ended.await;
+        let failed = |why: &dyn std::fmt::Display| {
+            let words = format!(
+                "{called}: the volume could not be closed in order: {why}. What was acknowledged is safe; the next start reads it"
+            );
+            Error::new(ErrorKind::Store, words)
+        };
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(&error.message)),
+            Err(_) => Err(failed(&"its thread is gone")),
+        }
+    }
+}
+
+async fn own(
+    rt: Runtime,
+    drive: PathBuf,
+    options: Options,
+    calls: Calls<Core>,
+    tell: oneshot::Sender<Result<Opened>>,
+    end: oneshot::Sender<std::result::Result<(), StoreError>>,
+) {
+    let (volume, opened) = match open(&rt, &drive, options).await {
+        Ok(opened) => opened,
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    if tell.send(Ok(opened)).is_err() {
+        return;
+    }
+    let core = Rc::new(Core { volume: volume.clone(), closing: Closing::default() });
+    calls.serve(rt, core, |core| &core.closing).await;
+    // Nobody may be waiting.
+    let _ = end.send(volume.close().await);
+}
+
+async fn open(rt: &Runtime, drive: &Path, options: Options) -> Result<(Volume, Opened)> {
+    let name = DriveName::of_path(drive).map_err(|error| Error::new(ErrorKind::Config, error))?;
+    let system = System::host();
+    let node = inventory::locate(rt, &system, &name).await?;
+    let called = inventory::called(&system, &name, &node);
+    let device = device::open_drive(&node, rt, OpenOptions::default())?;
+    let (volume, report) = Volume::open(rt, device, options).await.map_err(|error| {
+        let kind = if error.message.contains("version") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
+        Error::new(kind, format!("{called}: {}", error.message))
+    })?;
+    tell_of(&called, &report);
+    // A file is on a disk of some kind; clients that order their requests do no harm.
+    let rotational = shingle_zoned_linux::describe(&node).is_ok_and(|drive| drive.rotational);
+    Ok((volume, Opened { called, rotational }))
+}
+
+fn tell_of(called: &str, report: &RecoveryReport) {
+    let RecoveryReport { pairs, writes, moves, torn, damaged, unknown, sectors_lost, mended, .. } = report;
+    tracing::info!(drive = called, pairs, writes, moves, torn = torn.len(), "the volume is open");
+    for (zone, block) in mended {
+        tracing::warn!(drive = called, "metadata at block {block} of {zone} are lost; others make up for them");
+    }
+    for (zone, block) in damaged {
+        tracing::error!(
+            drive = called,
+            "the pair at block {block} of {zone} is damaged: some sectors may fail when they are read"
+        );
+    }
+    for place in unknown {
+        let (from, to) = (place.from, place.to.saturating_sub(1));
+        tracing::error!(drive = called, "{}: what blocks {from} to {to} say is given up", place.zone);
+    }
+    if *sectors_lost > 0 {
+        tracing::error!(drive = called, sectors_lost, "sectors are lost: they fail when they are read");
+    }
+}

@@ -1,0 +1,155 @@
+//! The order of starting and stopping the export of volumes.
+
+#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Server, Tls, TlsUse};
+use shingle_runtime::owner::Desk;
+use shingle_translation::Options;
+
+use super::exports::{Exports, TlsFiles};
+use super::owner::{Core, Owner};
+use super::place::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::reports::notify::Manager;
+use crate::signals::Signals;
+
+/// Longest time for an orderly end: requests under way, and a checkpoint of the largest map.
+const STOP_PATIENCE: Duration = Duration::from_mins(5);
+/// Pause between two signs of life to the service manager, and two looks for owners that are gone.
+const LIFE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Volumes that are served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// Addresses for clients: those of the first volume, then those of the next.
+    pub uris: Vec<String>,
+}
+
+pub(super) fn run<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Served) -> F) -> Result<()> {
+    let executor = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::system("no threads for the front end", error))?;
+    let result = executor.block_on(serve(exports, ready));
+    executor.shutdown_background();
+    result
+}
+
+async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Served) -> F) -> Result<()> {
+    let manager = Manager::from_environment();
+    let mut signals = Signals::new()?;
+    check_names(&exports)?;
+    let tls = exports.tls.as_ref().map(read_tls).transpose()?;
+    let mut owners = Vec::new();
+    let begun = tokio::select! {
+        begun = begin(&exports, tls, &mut owners) => begun,
+        () = signals.any() => return close(owners).await,
+    };
+    let (server, listeners, served) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            // Its error says more than theirs.
+            let _ = close(owners).await;
+            return Err(error);
+        }
+    };
+    manager.ready();
+    manager.status(&served.uris.join(", "));
+    let desks: Vec<_> = owners.iter().map(|owner| owner.desk.clone()).collect();
+    let stop = async {
+        tokio::select! {
+            () = signals.any() => {}
+            () = ready(served) => {}
+            () = live(&manager, &desks) => {}
+        }
+        drop(desks);
+        manager.stopping(STOP_PATIENCE);
+        tracing::info!("stopping; a second signal stops at once");
+    };
+    let ended = server.serve(listeners, stop).await;
+    drop(server);
+    if ended.cut > 0 {
+        tracing::warn!(connections = ended.cut, "requests that took too long to finish were cut off");
+    }
+    tokio::select! {
+        closed = close(owners) => closed,
+        () = signals.any() => Ok(()),
+    }
+}
+
+fn check_names(exports: &Exports) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for volume in &exports.volumes {
+        if !names.insert(&volume.name) {
+            let words = format!(
+                "two exports have the name `{}`: rename a drive's file, or serve them apart with `--name`",
+                volume.name
+            );
+            return Err(Error::new(ErrorKind::Config, words));
+        }
+    }
+    Ok(())
+}
+
+fn read_tls(files: &TlsFiles) -> Result<Tls> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| Error::new(ErrorKind::Config, format!("{}: {error}", path.display())))
+    };
+    let clients = files.clients.as_deref().map(read).transpose()?;
+    let (cert, key) = (read(&files.cert)?, read(&files.key)?);
+    Tls::from_pem(&cert, &key, clients.as_deref(), TlsUse::RequiredOverTcp)
+        .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+}
+
+/// Opens all volumes and listens everywhere. (SV-VOL-2)
+async fn begin(
+    exports: &Exports,
+    tls: Option<Tls>,
+    owners: &mut Vec<Owner>,
+) -> Result<(Server, Vec<Listener>, Served)> {
+    let with_tls = tls.is_some();
+    let server = Server::new(ServerOptions { tls, ..ServerOptions::default() });
+    let options = Options { accept_loss: exports.accept_loss, ..Options::default() };
+    for volume in &exports.volumes {
+        let owner = Owner::start(volume.drive.clone(), options).await?;
+        let about = About {
+            description: format!("volume on {}", owner.called),
+            read_only: exports.read_only,
+            // They are names without data.
+            fast_zeros: true,
+            rotational: owner.rotational,
+            ..About::new(volume.name.clone())
+        };
+        let (desk, called) = (owner.desk.clone(), owner.called.clone());
+        owners.push(owner);
+        let export = Export::of(desk, Core::store, about).await;
+        let refused = |error: std::io::Error| Error::new(ErrorKind::Config, format!("{called}: {error}"));
+        server.add(export.map_err(refused)?).map_err(refused)?;
+    }
+    let mut places = exports.places.clone();
+    let mut listeners = Vec::new();
+    for place in &mut places {
+        listeners.push(place.listen().await?);
+    }
+    let uri = |name: &str, place: &Place| place.uri(name, with_tls && matches!(place, Place::Tcp(_)));
+    let uris = exports.volumes.iter().flat_map(|volume| places.iter().map(|place| uri(&volume.name, place)));
+    Ok((server, listeners, Served { uris: uris.collect() }))
+}
+
+/// Tells the service manager again and again that the front end lives. Completes if an owner is gone: another start may help.
+async fn live(manager: &Manager, desks: &[Desk<Core>]) {
+    while !desks.iter().any(Desk::is_closed) {
+        manager.alive();
+        tokio::time::sleep(LIFE_PAUSE).await;
+    }
+}
+
+/// Closes the volumes side by side; with the first error.
+async fn close(owners: Vec<Owner>) -> Result<()> {
+    let closed = futures_util::future::join_all(owners.into_iter().map(Owner::close)).await;
+    closed.into_iter().collect()
+}
