@@ -61,9 +61,9 @@ pub(super) const TARGETS: &[Target] = &[
         judged: ByStandard(
             "stl-map-size",
             &[
-                "src2_2: bytes of memory an extent, *",
-                "src1_2: bytes of memory an extent, *",
-                "wdev_0: bytes of memory an extent, *",
+                "src2_2: bytes of memory an extent",
+                "src1_2: bytes of memory an extent",
+                "wdev_0: bytes of memory an extent",
             ],
         ),
     },

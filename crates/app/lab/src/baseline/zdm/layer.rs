@@ -32,7 +32,7 @@ pub(super) struct Layer {
     pub(super) room: Notify,
 }
 
-/// What is in memory.
+/// State in memory.
 pub(super) struct State {
     pub(super) map: Map,
     pub(super) cache: PageCache,
