@@ -303,6 +303,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
         ],
     ),
+    (
+        "volume attach",
+        &[
+            ("shingle volume attach disk.shingle", "prints the node, such as /dev/nbd0"),
+            ("shingle volume attach /dev/sdb --device /dev/nbd3", ""),
+        ],
+    ),
+    ("volume detach", &[("shingle volume detach /dev/nbd0", "unmount it first")]),
     ("lab list", &[("shingle lab list", "")]),
     (
         "lab run",

@@ -21,6 +21,7 @@ mod generate;
 mod identity;
 mod lab;
 mod object;
+mod scratch;
 mod serve;
 mod skylight;
 mod status;

@@ -16,6 +16,7 @@ const VALUES: &[(&str, &str)] = &[
     ("CHUNK", "a chunk's identity"),
     ("BUCKET/KEY", "an object of a server"),
     ("NAME", "an object of an array, an export, or an experiment or benchmark"),
+    ("NODE", "the node of a disk that a volume is made to"),
     ("LEVEL", "a level of the log"),
     ("PREFIX", "the beginning of keys or names"),
     ("ZONE", "a zone's number, or a range of them"),

@@ -1,13 +1,21 @@
 //! Limit of the machine: the least work of any verified store with the same bytes.
 
 use std::hint::black_box;
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use shingle_base::crc32c;
 
 /// A clock for benchmarks, which measure the machine and not an engine's idea of time.
 #[expect(clippy::disallowed_methods, reason = "benchmarks measure real time")]
 pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()
+}
+
+/// Processor time that the process has used so far.
+pub(crate) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Bytes a second of copying 1 MiB pieces once and taking their CRC-32C once, on one core.

@@ -7,8 +7,8 @@ mod figure;
 mod limit;
 mod map;
 mod s3;
-mod scratch;
 mod simulator;
+mod volume;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -39,6 +39,9 @@ enum Name {
     Simulator,
     /// The extent map of translation layers beside a `BTreeMap`: lookups, inserts and changes at random, and bytes an extent.
     Map,
+    /// A volume in memory over NBD beside nbdkit's memory plugin: 1 MiB in sequence and 4 KiB at random, 32 requests at a time; and the
+    /// processor time of opening one of a million extents.
+    Volume,
     /// Writes of 1 MiB in sequence and random reads of 4 KiB through the device layer, beside fio's io_uring engine.
     Device,
 }
@@ -87,6 +90,7 @@ impl Bench {
             Name::S3 => ("s3", s3::run()?),
             Name::Simulator => ("simulator", simulator::run()?),
             Name::Map => ("map", map::run(self.extents.unwrap_or(map::EXTENTS))?),
+            Name::Volume => ("volume", volume::run()?),
             Name::Device => ("device", device::run(&self.place)?),
         };
         for figure in &figures {

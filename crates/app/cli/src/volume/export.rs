@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use shingle_server::inventory::DriveName;
-use shingle_server::{Error, ErrorKind, Exports, Place, ServedVolumes, TlsFiles, VolumeExport, export_volumes};
+use shingle_server::{Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, export_volumes};
 
 use crate::failure::{Failure, Outcome, status};
 
@@ -33,16 +33,6 @@ pub(crate) struct Export {
     /// Unix sockets to listen at [default: the first export's name with `.sock`, in RUNTIME_DIRECTORY or else in XDG_RUNTIME_DIR].
     #[arg(long, value_name = "FILE")]
     socket: Vec<PathBuf>,
-    #[command(flatten)]
-    manner: Manner,
-}
-
-/// Options of everything that serves volumes.
-#[derive(Args)]
-pub(crate) struct Manner {
-    /// Let clients write nothing. (The drive is written to all the same, if an opening has something to finish.)
-    #[arg(long)]
-    read_only: bool,
     /// The server's chain of certificates, in PEM: connections over TCP have to use TLS then [default: none].
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -52,6 +42,16 @@ pub(crate) struct Manner {
     /// Authorities of clients' certificates, in PEM: no other client gets in then [default: none].
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_clients: Option<PathBuf>,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+/// Options of everything that serves volumes.
+#[derive(Args)]
+pub(super) struct Manner {
+    /// Let clients write nothing. (The drive is written to all the same, if an opening has something to finish.)
+    #[arg(long)]
+    read_only: bool,
     /// Go on where it cannot be known which sectors were written last: those may read as they were before.
     #[arg(long)]
     accept_loss: bool,
@@ -74,27 +74,27 @@ impl Export {
         if places.is_empty() {
             places.push(usual_place(volumes.first().map_or("", |volume| volume.name.as_str())));
         }
-        let ready = |served: ServedVolumes| async move {
+        let ready = |served: ServedVolumes, mut stop: Stop| async move {
             served.uris.iter().for_each(|uri| say!("{uri}"));
-            std::future::pending().await
+            stop.wanted().await;
         };
-        export_volumes(self.manner.exports(volumes, places), ready).map_err(failure)
+        let tls = match (self.tls_cert, self.tls_key) {
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key, clients: self.tls_clients }),
+            _ => None,
+        };
+        export_volumes(self.manner.exports(volumes, places, tls), ready).map_err(failure)
     }
 }
 
 impl Manner {
     /// Everything that is served.
-    pub(crate) fn exports(self, volumes: Vec<VolumeExport>, places: Vec<Place>) -> Exports {
-        let tls = match (self.tls_cert, self.tls_key) {
-            (Some(cert), Some(key)) => Some(TlsFiles { cert, key, clients: self.tls_clients }),
-            _ => None,
-        };
+    pub(super) fn exports(self, volumes: Vec<VolumeExport>, places: Vec<Place>, tls: Option<TlsFiles>) -> Exports {
         Exports { volumes, places, tls, read_only: self.read_only, accept_loss: self.accept_loss, log: self.log }
     }
 }
 
 /// A setting that is wrong has a status of its own: the unit does not restart the server then.
-pub(crate) fn failure(error: Error) -> Failure {
+pub(super) fn failure(error: Error) -> Failure {
     let status = match error.kind {
         ErrorKind::Config | ErrorKind::NewerVersion => status::CONFIG,
         _ => status::FAILED,
@@ -103,7 +103,7 @@ pub(crate) fn failure(error: Error) -> Failure {
 }
 
 /// The usual name of the export of a drive.
-pub(crate) fn name_of(drive: &Path) -> String {
+pub(super) fn name_of(drive: &Path) -> String {
     let own = match DriveName::of_path(drive) {
         Ok(DriveName::Path(path)) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
         Ok(name) => name.to_string().split_once(':').map(|(_, name)| name.to_owned()),

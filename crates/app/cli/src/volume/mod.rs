@@ -1,7 +1,9 @@
 //! `shingle volume`: drives as disks that can be written anywhere, for any file system.
 
+mod attach;
 mod check;
 mod create;
+mod disk;
 mod export;
 mod look;
 mod ls;
@@ -35,6 +37,10 @@ pub(crate) enum Volume {
     Rm(remove::Remove),
     /// Serve volumes over NBD, until a signal: `shingle volume export disk.shingle`
     Export(export::Export),
+    /// Make a disk of this machine of a volume, until a signal: `shingle volume attach disk.shingle`
+    Attach(attach::Attach),
+    /// Take such a disk away: `shingle volume detach /dev/nbd0`
+    Detach(attach::Detach),
 }
 
 impl Volume {
@@ -47,6 +53,8 @@ impl Volume {
             Self::Dump(dump) => dump.run(),
             Self::Rm(remove) => remove.run(),
             Self::Export(export) => export.run(),
+            Self::Attach(attach) => attach.run(),
+            Self::Detach(detach) => detach.run(),
         }
     }
 }

@@ -16,15 +16,15 @@ use crate::server::start_log;
 
 pub use exports::{Exports, TlsFiles, VolumeExport};
 pub use place::Place;
-pub use serving::Served;
+pub use serving::{Served, Stop};
 
-/// Serves volumes until SIGINT, SIGTERM or SIGHUP, or until the future of `ready` completes, which is made once clients can connect.
-/// Standard error gets the log.
+/// Serves volumes until the future of `ready` completes, which is made once clients can connect: it is to end when a stop is wanted.
+/// Signals before that end the start. Standard error gets the log.
 ///
 /// # Errors
 /// `Config` for certificates or names that make no sense, `InUse` for a drive or a place of somebody else's, `Drive` if a drive or its volume
 /// cannot be opened, `Store` if a volume could not be closed in order, `System`.
-pub fn export<F>(exports: Exports, ready: impl FnOnce(Served) -> F) -> Result<()>
+pub fn export<F>(exports: Exports, ready: impl FnOnce(Served, Stop) -> F) -> Result<()>
 where
     F: Future<Output = ()>,
 {

@@ -38,6 +38,7 @@ pub(super) struct Owner {
     pub(super) desk: Desk<Core>,
     /// The drive is a disk that turns.
     pub(super) rotational: bool,
+    pub(super) sector_bytes: u64,
     /// The result of closing.
     closed: oneshot::Receiver<std::result::Result<(), StoreError>>,
     /// Completes when the thread has let go of everything.
@@ -48,6 +49,7 @@ pub(super) struct Owner {
 struct Opened {
     called: String,
     rotational: bool,
+    sector_bytes: u64,
 }
 
 impl Owner {
@@ -65,7 +67,9 @@ impl Owner {
             Error::new(ErrorKind::Drive, words)
         };
         match told.await.map_err(lost)? {
-            Ok(Opened { called, rotational }) => Ok(Self { called, desk, rotational, closed, ended }),
+            Ok(Opened { called, rotational, sector_bytes }) => {
+                Ok(Self { called, desk, rotational, sector_bytes, closed, ended })
+            }
             Err(error) => {
                 // The drive is free again then.
                 let _ = ended.await;
@@ -133,7 +137,8 @@ async fn open(rt: &Runtime, drive: &Path, options: Options) -> Result<(Volume, O
     tell_of(&called, &report);
     // A file is on a disk of some kind; clients that order their requests do no harm.
     let rotational = shingle_zoned_linux::describe(&node).is_ok_and(|drive| drive.rotational);
-    Ok((volume, Opened { called, rotational }))
+    let sector_bytes = volume.sector_bytes();
+    Ok((volume, Opened { called, rotational, sector_bytes }))
 }
 
 fn tell_of(called: &str, report: &RecoveryReport) {

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Server, Tls, TlsUse};
 use shingle_runtime::owner::Desk;
 use shingle_translation::Options;
+use tokio::sync::oneshot;
 
 use super::exports::{Exports, TlsFiles};
 use super::owner::{Core, Owner};
@@ -27,9 +29,21 @@ const LIFE_PAUSE: Duration = Duration::from_secs(1);
 pub struct Served {
     /// Addresses for clients: those of the first volume, then those of the next.
     pub uris: Vec<String>,
+    /// Bytes of a sector of each volume.
+    pub sector_bytes: Vec<u64>,
 }
 
-pub(super) fn run<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Served) -> F) -> Result<()> {
+/// The wish of a person, or of the service manager, that the export ends.
+pub struct Stop(Signals);
+
+impl Stop {
+    /// Completes with SIGINT, SIGTERM or SIGHUP.
+    pub async fn wanted(&mut self) {
+        self.0.any().await;
+    }
+}
+
+pub(super) fn run<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Served, Stop) -> F) -> Result<()> {
     let executor = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -39,7 +53,7 @@ pub(super) fn run<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(S
     result
 }
 
-async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Served) -> F) -> Result<()> {
+async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Served, Stop) -> F) -> Result<()> {
     let manager = Manager::from_environment();
     let mut signals = Signals::new()?;
     check_names(&exports)?;
@@ -62,22 +76,24 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
     let desks: Vec<_> = owners.iter().map(|owner| owner.desk.clone()).collect();
     let stop = async {
         tokio::select! {
-            () = signals.any() => {}
-            () = ready(served) => {}
+            () = ready(served, Stop(signals)) => {}
             () = live(&manager, &desks) => {}
         }
         drop(desks);
         manager.stopping(STOP_PATIENCE);
         tracing::info!("stopping; a second signal stops at once");
+        Signals::new()
     };
-    let ended = server.serve(listeners, stop).await;
+    let (tell, told) = oneshot::channel();
+    let ended = server.serve(listeners, stop.map(|again| drop(tell.send(again)))).await;
+    let mut again = told.await.map_err(|error| Error::system("the front end", error))??;
     drop(server);
     if ended.cut > 0 {
         tracing::warn!(connections = ended.cut, "requests that took too long to finish were cut off");
     }
     tokio::select! {
         closed = close(owners) => closed,
-        () = signals.any() => Ok(()),
+        () = again.any() => Ok(()),
     }
 }
 
@@ -137,7 +153,11 @@ async fn begin(
     }
     let uri = |name: &str, place: &Place| place.uri(name, with_tls && matches!(place, Place::Tcp(_)));
     let uris = exports.volumes.iter().flat_map(|volume| places.iter().map(|place| uri(&volume.name, place)));
-    Ok((server, listeners, Served { uris: uris.collect() }))
+    Ok((
+        server,
+        listeners,
+        Served { uris: uris.collect(), sector_bytes: owners.iter().map(|owner| owner.sector_bytes).collect() },
+    ))
 }
 
 /// Tells the service manager again and again that the front end lives. Completes if an owner is gone: another start may help.

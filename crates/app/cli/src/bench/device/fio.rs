@@ -77,7 +77,7 @@ impl Job<'_> {
 }
 
 /// Bytes a second out of fio's answer, which may begin with notes.
-fn rate(answer: &[u8], pattern: &str) -> Option<f64> {
+pub(crate) fn rate(answer: &[u8], pattern: &str) -> Option<f64> {
     let text = String::from_utf8_lossy(answer);
     let answer: Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;
     let side = if pattern.contains("read") { "read" } else { "write" };

@@ -1,7 +1,7 @@
 //! The device layer beside fio: sequential writes of 1 MiB and random reads of 4 KiB, on an emulated drive in a file, or on
 //! a drive that is named. Both sides do the same commands, and each round measures both, one behind the other.
 
-mod fio;
+pub(super) mod fio;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -18,9 +18,9 @@ use shingle_zoned_linux::{ZonedModel, describe, is_node};
 use self::fio::Job;
 use crate::bench::figure::{Figure, median};
 use crate::bench::limit;
-use crate::bench::scratch::Scratch;
 use crate::confirm::confirm;
 use crate::failure::{Failure, Outcome};
+use crate::scratch::Scratch;
 use crate::{device, output};
 
 const MIB: u64 = 1 << 20;

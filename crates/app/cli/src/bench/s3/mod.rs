@@ -31,8 +31,8 @@ use shingle_zoned::Geometry;
 use crate::bench::figure::{Figure, median};
 use crate::bench::limit;
 use crate::bench::s3::platter::Platter;
-use crate::bench::scratch::Scratch;
 use crate::failure::{Failure, Outcome};
+use crate::scratch::Scratch;
 
 const CLIENTS: usize = 8;
 const ROUNDS: usize = 5;

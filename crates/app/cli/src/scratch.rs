@@ -1,4 +1,4 @@
-//! A place on the host's file system for the time of a measurement.
+//! A place on the host's file system for a time.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new(folder: &Path) -> Outcome<Self> {
-        let path = folder.join(format!("shingle-bench-{}", std::process::id()));
+        let path = folder.join(format!("shingle-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         Ok(Self(path))
     }
