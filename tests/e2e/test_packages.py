@@ -110,6 +110,7 @@ def test_the_package_holds_what_an_owner_needs(tree, commands):
         "usr/libexec/shingle/shingle-lab",
         "etc/shingle/config.toml",
         "usr/lib/systemd/system/shingle.service",
+        "usr/lib/systemd/system/shingle-volume@.service",
         "usr/lib/udev/rules.d/65-shingle.rules",
         "usr/share/bash-completion/completions/shingle",
         "usr/share/zsh/vendor-completions/_shingle",
@@ -173,15 +174,15 @@ def test_the_unit_and_the_rule_are_accepted(tree):
     rule = (tree / "usr/lib/udev/rules.d/65-shingle.rules").read_text()
     assert 'ATTR{queue/scheduler}="mq-deadline"' in rule and 'GROUP="shingle"' in rule
     need("systemd-analyze")
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tree / "usr/lib/systemd/system/shingle.service")],
-        capture_output=True, text=True, timeout=60,
-    )
-    # The program is not installed where the unit says.
-    left = [line for line in verified.stderr.splitlines() if "/usr/bin/shingle is not executable" not in line]
-    assert left == []
-    score = run("systemd-analyze", "security", "--offline=true", tree / "usr/lib/systemd/system/shingle.service")
-    assert float(re.search(r"exposure level for shingle.service: ([\d.]+)", score)[1]) <= 2.0
+    for name in ("shingle.service", "shingle-volume@.service"):
+        unit = tree / "usr/lib/systemd/system" / name
+        command = ["systemd-analyze", "verify", "--man=no", str(unit)]
+        verified = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        # The program is not installed where the unit says.
+        left = [line for line in verified.stderr.splitlines() if "/usr/bin/shingle is not executable" not in line]
+        assert left == []
+        score = run("systemd-analyze", "security", "--offline=true", unit)
+        assert float(re.search(r"exposure level for \S+: ([\d.]+)", score)[1]) <= 2.0, name
     allowed = run("systemd-analyze", "syscall-filter", "@aio")
     assert "io_uring_enter" in allowed
     if subprocess.run(["udevadm", "verify", "--help"], capture_output=True).returncode == 0:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from shingle import shingle
+from shingle import BINARY, ROOT, shingle
 from test_bad_input import ok, refused
 from volumes import BLOCK, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, Client, Export, Refused, Writer
 
@@ -314,6 +314,40 @@ def test_places_that_are_taken_are_named(tmp_path, drive, export):
         refused("volume", "export", other, "--listen", f"127.0.0.1:{port}", says=[str(port), "--listen"])
     # Neither attempt has kept the drive.
     ok("volume", "stat", other)
+
+
+def test_an_attached_volume_is_a_disk_with_a_file_system(tmp_path, drive):
+    if os.geteuid() != 0:
+        pytest.skip("only root makes disks")
+    need("nbdfuse", "losetup", "mkfs.ext4", "mount")
+    if not os.path.exists("/dev/fuse") or subprocess.run(["losetup", "--find"], capture_output=True).returncode != 0:
+        pytest.skip("this machine has no FUSE or no loop devices")
+    mount, tree = tmp_path / "mount", ROOT / "docs"
+    mount.mkdir()
+    for end in ("detach", "signal"):
+        process = subprocess.Popen([str(BINARY), "volume", "attach", str(drive)], stdout=subprocess.PIPE, text=True)
+        try:
+            node = process.stdout.readline().strip()
+            assert node.startswith("/dev/")
+            if end == "detach":
+                run("mkfs.ext4", "-q", "-F", node)
+            run("mount", node, mount)
+            try:
+                if end == "detach":
+                    shutil.copytree(tree, mount / "tree")
+                run("diff", "-r", tree, mount / "tree")
+                refused("volume", "detach", node, says=["in use", str(mount)])
+            finally:
+                run("umount", mount)
+            if end == "detach":
+                ok("volume", "detach", node)
+            else:
+                process.terminate()
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert json.loads(ok("volume", "check", drive, "--json"))["clean"]
 
 
 def test_the_service_manager_is_told_and_the_socket_is_in_its_directory(tmp_path, drive):
