@@ -1,6 +1,6 @@
 //! `shingle volume attach|detach`: a volume as a disk of this machine.
 //!
-//! The kernel's NBD client makes `/dev/nbdN` of it. Where the kernel has no such client, nbdfuse shows the export as a file, and a loop
+//! The kernel's NBD client makes `/dev/nbdN` of it. If the kernel has no such client, nbdfuse shows the export as a file, and a loop
 //! device makes a disk of the file.
 
 use std::path::{Path, PathBuf};

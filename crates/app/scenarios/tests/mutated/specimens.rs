@@ -17,7 +17,8 @@ use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_scenarios::parsers::{CHUNK, array_chain, sample_pair};
 use shingle_sim::clients::{bytes_of, commit, put};
 use shingle_sim::{Sim, SimDevice};
-use shingle_store_api::ObjectStore;
+use shingle_store_api::{BlockStore, Durability, ObjectStore};
+use shingle_translation::Volume;
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 fn geometry() -> Geometry {
@@ -28,7 +29,7 @@ fn geometry() -> Geometry {
 pub(crate) fn all() -> Vec<Vec<u8>> {
     let mut found = hand_made();
     let (media, buffer) = array();
-    for medium in media.iter().chain([&chunk_store()]) {
+    for medium in media.iter().chain([&chunk_store(), &volume()]) {
         harvest(medium, &mut found);
     }
     found.push(buffer);
@@ -58,6 +59,25 @@ fn harvest(medium: &MemoryDevice, found: &mut Vec<Vec<u8>>) {
             found.extend(parse_journal(&payload).into_iter().flatten().map(|entry| entry.bytes.to_vec()));
         }
     }
+}
+
+/// A drive with a volume that was written, in order and not, with a checkpoint in between.
+fn volume() -> MemoryDevice {
+    Sim::new(3).run(|rt| async move {
+        let device = SimDevice::new(&rt, &MemoryDevice::new(geometry()));
+        Volume::format(&rt, Rc::new(device.clone()), Default::default()).await.unwrap();
+        let (volume, _) = Volume::open(&rt, Rc::new(device.clone()), Default::default()).await.unwrap();
+        for round in 0..3 {
+            for at in 0..300 {
+                let data = vec![bytes_of(at, 4096)];
+                volume.write(at * 7 % 300 * 4096, data, Durability::Durable).await.unwrap();
+            }
+            if round == 1 {
+                volume.checkpoint().await.unwrap();
+            }
+        }
+        device.image()
+    })
 }
 
 /// All rows of the index of an object store.

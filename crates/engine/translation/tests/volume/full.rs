@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use shingle_base::Blocks;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
 use shingle_store_api::{BlockStore, Durability};
+use shingle_store_testing::blocks::{BlockDriver, BlockShadow, Mix};
 use shingle_translation::{FormatOptions, Options, Volume};
 use shingle_zoned::{Geometry, MemoryDevice};
 
@@ -63,5 +64,29 @@ fn the_largest_volume_takes_writes_for_ever() {
     for seed in seeds(6) {
         fill(seed, 4096, [1, 7, 130][seed as usize % 3]);
         fill(seed, 512, [130, 1, 400][seed as usize % 3]);
+    }
+}
+
+/// TL-READ-2: reads that are under way while zones are emptied and written again show the bytes of their sectors.
+#[test]
+fn reads_go_on_while_zones_are_emptied() {
+    for seed in seeds(6) {
+        Sim::new(seed).run(move |rt| async move {
+            let mut random = Random::new(seed);
+            let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(40), 30, 0, 8)));
+            let shared = Rc::new(device.clone());
+            Volume::format(&rt, shared.clone(), FormatOptions::default()).await.expect("the drive takes a volume");
+            let (volume, _) = Volume::open(&rt, shared, Options::default()).await.expect("the volume opens");
+            let sectors = volume.size_bytes() / 4096;
+            let shadow = BlockShadow::new(sectors, 4096).in_order_of_calls();
+            for lba in 0..sectors {
+                shadow.write(&volume, lba..lba + 1, Durability::Cached).await.expect("it is written");
+            }
+            let mix = Mix { in_flight_max: 32, access_bytes_max: 16 << 10, dropped: 0.0, ..Mix::draw(&mut random) };
+            let store = Rc::new(volume.clone());
+            let mut driver = BlockDriver { rt, store, shadow, random, mix };
+            driver.run_well(1500).await.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+            assert!(volume.stats().counters.cleaned > 20, "seed {seed}: {:?}", volume.stats());
+        });
     }
 }
