@@ -153,10 +153,10 @@ impl Engine {
                 tracing::error!(error = ?failure, "the volume has stopped");
                 state.stopped = Some(failure.clone());
             }
-            let deferred: Vec<_> = state.router.drain().filter_map(|piece| piece.done).collect();
+            let deferred: Vec<_> = state.router.drain().collect();
             state.frontiers.iter_mut().flat_map(|frontier| frontier.drain()).chain(deferred).collect()
         };
-        for done in waiting {
+        for done in waiting.into_iter().filter_map(|piece| piece.done) {
             let _ = done.send(Err(failure.clone()));
         }
         self.wakes.keeper.notify_one();

@@ -1,5 +1,6 @@
 //! Copying of sectors from one place to another. (FSTL, section III-B, "safe copy".)
 
+use std::any::Any;
 use std::rc::Rc;
 
 use futures_util::{StreamExt, stream};
@@ -45,8 +46,10 @@ impl Engine {
     /// `NoSpace` once no zone is free; the others that stop the volume.
     pub(crate) async fn copy(self: &Rc<Self>, sources: Sources, stream: u8) -> Result<Copied, Failure> {
         let Sources { extents, pins } = sources;
+        let held: Rc<dyn Any> = Rc::new(pins);
         let batches = batches(extents, self.drive.layout.shape);
-        let mut copying = stream::iter(batches).map(|batch| self.copy_batch(batch, stream)).buffered(BATCHES);
+        let copying = batches.into_iter().map(|batch| self.copy_batch(batch, stream, held.clone()));
+        let mut copying = stream::iter(copying).buffered(BATCHES);
         let mut all = Copied::default();
         while let Some(copied) = copying.next().await {
             let Copied { sectors, unreadable } = copied?;
@@ -56,13 +59,11 @@ impl Engine {
                 break;
             }
         }
-        drop(copying);
-        drop(pins);
         Ok(all)
     }
 
     /// Copies a batch. Completes once its sectors have moved.
-    async fn copy_batch(self: &Rc<Self>, batch: Vec<Extent>, stream: u8) -> Result<Copied, Failure> {
+    async fn copy_batch(self: &Rc<Self>, batch: Vec<Extent>, stream: u8, held: Rc<dyn Any>) -> Result<Copied, Failure> {
         let reading = batch.into_iter().map(async |extent| (extent, self.read_place(extent).await));
         let mut reading = stream::iter(reading).buffered(READS);
         let mut copied = Copied::default();
@@ -93,6 +94,7 @@ impl Engine {
                     kind: NameKind::Data,
                     data: vec![data],
                     origins: vec![origin],
+                    held: Some(held.clone()),
                     done: None,
                 }),
             }

@@ -9,6 +9,7 @@ use shingle_store_api::StoreResult;
 use super::view::refused;
 use super::{Control, PATIENCE, ZoneName};
 use crate::clean::{Copied, Sources};
+use crate::failure::Failure;
 use crate::map::Extent;
 use crate::place::Place;
 use crate::read::Pin;
@@ -44,10 +45,15 @@ impl Control {
         if !self.engine.state.borrow().is_idle(TAKEN) {
             return Err(refused("copies to the zone that was taken before are still under way"));
         }
-        if let Some(before) = before {
-            self.engine.end_zone(TAKEN, before).await?;
-        }
-        let zone = self.engine.frontier_zone(TAKEN).await?;
+        let engine = self.engine.clone();
+        // On a task of its own: a controller that goes away takes no zone with it.
+        let taking = self.engine.rt.spawn(async move {
+            if let Some(before) = before {
+                engine.end_zone(TAKEN, before).await?;
+            }
+            engine.frontier_zone(TAKEN).await
+        });
+        let zone = taking.await.unwrap_or_else(|_| Err(Failure::gone()))?;
         let generation = self.engine.state.borrow().zones.get(zone).map_or(0, |zone| zone.epoch);
         Ok(ZoneName { zone, generation })
     }

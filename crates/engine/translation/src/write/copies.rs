@@ -16,7 +16,7 @@ use crate::state::State;
 
 impl Engine {
     /// Moves the sectors of written copies (TL-WRITE-3). They are durable before anybody is told that they were moved.
-    pub(super) async fn enter_copies(self: &Rc<Self>, stream: u8, draft: Draft) -> Result<(), Failure> {
+    pub(super) async fn enter_copies(self: &Rc<Self>, stream: u8, mut draft: Draft) -> Result<(), Failure> {
         {
             let mut state = self.state.borrow_mut();
             self.advance(&mut state, &draft);
@@ -27,15 +27,15 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         let mut moves = Vec::new();
         let mut told = Vec::new();
-        for pair in draft.pairs {
+        for pair in &mut draft.pairs {
             let record = self.drive.block(draft.zone, pair.block);
             let mut sector = 0;
-            for piece in pair.pieces {
+            for piece in &mut pair.pieces {
                 if let Some(to) = Place::new(record, sector) {
-                    moves.extend(self.still_there(&state, &piece, to));
+                    moves.extend(self.still_there(&state, piece, to));
                 }
                 sector += piece.sectors;
-                told.extend(piece.done);
+                told.extend(piece.done.take());
             }
         }
         for Move { lba, sectors, to, .. } in &moves {

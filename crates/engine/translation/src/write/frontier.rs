@@ -52,7 +52,7 @@ impl Engine {
                 let waiting = state.frontiers[usize::from(stream)].drain();
                 self.send_deferred(&mut state);
                 drop(state);
-                for done in waiting {
+                for done in waiting.into_iter().filter_map(|piece| piece.done) {
                     let _ = done.send(Err(failure.clone()));
                 }
             }

@@ -1,6 +1,8 @@
 //! Pieces of writes: what one name in a pair can say.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_record::NameKind;
@@ -32,6 +34,9 @@ pub(crate) struct Piece {
     pub(crate) data: Vec<Bytes>,
     /// For copies: the places they were read from, in order.
     pub(crate) origins: Vec<Origin>,
+    /// For copies: kept as long as any of the pieces lives, whoever waits for them. The pins of those places' zones: a place means one
+    /// thing until its copy has entered the map.
+    pub(crate) held: Option<Rc<dyn Any>>,
     /// For the last piece of a write: its caller.
     pub(crate) done: Option<Done>,
 }
@@ -42,7 +47,8 @@ impl Piece {
         let mut rest: VecDeque<Bytes> = std::mem::take(&mut self.data).into();
         let data = take_front(&mut rest, shape.bytes(u64::from(sectors)));
         let origins = self.split_origins(sectors, shape);
-        let front = Self { lba: self.lba, sectors, kind: self.kind, data, origins, done: None };
+        let front =
+            Self { lba: self.lba, sectors, kind: self.kind, data, origins, held: self.held.clone(), done: None };
         self.data = rest.into();
         self.lba += u64::from(sectors);
         self.sectors -= sectors;
@@ -111,7 +117,7 @@ pub(crate) fn pieces_of(lba: u64, sectors: u64, kind: NameKind, data: Vec<Bytes>
     while done < sectors {
         let now = (sectors - done).min(u64::from(most)) as u32;
         let data = if kind == NameKind::Data { take_front(&mut data, shape.bytes(now.into())) } else { Vec::new() };
-        pieces.push(Piece { lba: lba + done, sectors: now, kind, data, origins: Vec::new(), done: None });
+        pieces.push(Piece { lba: lba + done, sectors: now, kind, data, origins: Vec::new(), held: None, done: None });
         done += u64::from(now);
     }
     pieces

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use shingle_base::ZoneId;
 
-use super::piece::{Done, Piece};
+use super::piece::Piece;
 
 /// A stream's frontier.
 #[derive(Default)]
@@ -31,8 +31,8 @@ impl Frontier {
             || self.queue.iter().any(|piece| meets(piece.lba, piece.end()))
     }
 
-    /// Gives up all that waits. Returns the callers.
-    pub(crate) fn drain(&mut self) -> Vec<Done> {
-        self.queue.drain(..).filter_map(|piece| piece.done).collect()
+    /// Gives up all that waits. The pieces are to be dropped once the state is free: they may hold pins.
+    pub(crate) fn drain(&mut self) -> Vec<Piece> {
+        self.queue.drain(..).collect()
     }
 }

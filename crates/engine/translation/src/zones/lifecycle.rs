@@ -106,6 +106,11 @@ impl Engine {
         self.journal_room().await?;
         let opened = {
             let mut state = self.state.borrow_mut();
+            if state.frontiers[usize::from(stream)].zone.is_some() {
+                // Another caller was faster.
+                state.zones.add_free(zone, false);
+                return Ok(());
+            }
             let epoch = self.sequence.next();
             state.opened += 1;
             let order = state.opened;
@@ -199,8 +204,10 @@ impl Engine {
     ) -> impl Future<Output = Result<(), Failure>> + use<> {
         let ended = {
             let mut state = self.state.borrow_mut();
-            state.frontiers[usize::from(stream)].zone = None;
-            let ended = state.zones.get_mut(zone).map(|entry| {
+            let frontier = &mut state.frontiers[usize::from(stream)];
+            // Another caller may have ended it, and it may be another stream's by now.
+            let own = frontier.zone.take_if(|open| *open == zone).is_some();
+            let ended = state.zones.get_mut(zone).filter(|_| own).map(|entry| {
                 entry.status = Status::Closed;
                 (entry.epoch, entry.next, entry.broken, entry.live == 0)
             });
