@@ -74,7 +74,10 @@ def test_a_foreign_trace_is_converted_told_and_replayed(tmp_path):
     how = ["--scale", "quick", "--out", tmp_path / "out", "--json"]
     ran = shingle("lab", "run", "block-replay", "--trace", trace, "--pace", "closed", *how)
     grids = json.loads(ran.stdout.splitlines()[-1])["grids"]
-    assert [grid["name"] for grid in grids] == ["block-replay-trace-closed"] and len(grids[0]["rows"]) == 24, ran
+    assert [grid["name"] for grid in grids] == ["block-replay-trace-closed"] and len(grids[0]["rows"]) == 27, ran
+    # Nine systems behind three hosts, a volume of ours among them.
+    systems = [row["system"] for row in grids[0]["rows"]]
+    assert len(set(systems)) == 9 and sum("volume" in system for system in systems) == 3, systems
     assert (tmp_path / "out" / "block-replay-trace-closed.csv").exists()
     other = shingle("lab", "run", "micro-write", "--trace", trace, *how)
     assert other.returncode == 1 and "block-replay" in other.stderr, other
