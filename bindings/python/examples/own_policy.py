@@ -22,9 +22,8 @@ def patient():
             continue
         worth = [zone for zone in zones if zone["live"] * 2 < full]
         victim = max(worth, key=lambda zone: zone["age"]) if worth else min(zones, key=lambda zone: zone["live"])
-        ranges = yield control.living_in(victim["name"])
-        for at in range(0, len(ranges), 16):
-            yield control.copy(ranges[at : at + 16], source=victim["name"])
+        for window in (yield control.living_in(victim["name"])):
+            yield control.copy(window, source=victim["name"])
 
 
 def trace(count=20_000, length=256 << 10):

@@ -20,7 +20,7 @@ pub(crate) enum Answer {
     Stats(VolumeStats),
     Zones(Vec<ZoneView>),
     Extents(Vec<Placed>, Option<u64>),
-    Ranges(Vec<(u64, u64)>),
+    Windows(Vec<Vec<(u64, u64)>>),
     Zone(ZoneName),
     Number(u64),
     Seconds(f64),
@@ -72,7 +72,7 @@ impl Answer {
                 PyList::new(py, zones)?.into_any().unbind()
             }
             Self::Extents(extents, next) => (extents, next).into_pyobject(py)?.into_any().unbind(),
-            Self::Ranges(ranges) => ranges.into_pyobject(py)?.into_any().unbind(),
+            Self::Windows(windows) => windows.into_pyobject(py)?.into_any().unbind(),
             Self::Zone(zone) => name(zone).into_pyobject(py)?.into_any().unbind(),
             Self::Number(number) => number.into_pyobject(py)?.into_any().unbind(),
             Self::Seconds(seconds) => seconds.into_pyobject(py)?.into_any().unbind(),

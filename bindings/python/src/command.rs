@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use shingle_base::ZoneId;
 use shingle_store_api::StoreResult;
-use shingle_translation::{Control, Route, ZoneName};
+use shingle_translation::{Control, Extent, Route, ZoneName};
 
 use crate::answer::Answer;
 
@@ -188,8 +188,9 @@ impl Wanted {
                 Answer::Extents(Answer::placed(control, extents), next)
             }
             Self::LivingIn(zone) => {
-                let extents = control.living_in(zone).await?;
-                Answer::Ranges(extents.iter().map(|extent| (extent.lba, extent.end())).collect())
+                let windows = control.living_in(zone).await?;
+                let ranges = |window: &Vec<Extent>| window.iter().map(|extent| (extent.lba, extent.end())).collect();
+                Answer::Windows(windows.iter().map(ranges).collect())
             }
             Self::IdleFor => Answer::Seconds(control.idle_for().as_secs_f64()),
             Self::Room => Answer::Number(control.room()),

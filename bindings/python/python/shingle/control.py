@@ -18,7 +18,7 @@ stats = Command.stats
 zones = Command.zones
 #: Extents of the map from a sector on, as (first sector, sector behind the last, zone), and where the next ones begin; None at the end.
 extents = Command.extents
-#: The ranges of sectors that live in a zone, in the order of the volume.
+#: The ranges of sectors that live in a zone: a list of windows, each a list in the order of the volume, to be copied one after the other.
 living_in = Command.living_in
 #: Seconds since a caller last asked for something.
 idle_for = Command.idle_for

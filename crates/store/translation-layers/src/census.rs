@@ -20,8 +20,8 @@ pub(crate) struct Contents {
     pub(crate) open: bool,
     /// A sequential run wrote it, or does.
     pub(crate) run: bool,
-    /// Its generation: the lower, the older.
-    pub(crate) generation: u64,
+    /// Some of its sectors cannot be read, so it cannot be emptied.
+    pub(crate) stuck: bool,
 }
 
 impl Contents {
@@ -29,27 +29,40 @@ impl Contents {
     pub(crate) fn live(&self) -> u64 {
         self.homes.values().sum()
     }
+
+    /// The home that all of its sectors are of.
+    fn only_home(&self) -> Option<Home> {
+        let mut homes = self.homes.keys();
+        homes.next().copied().filter(|_| homes.next().is_none())
+    }
 }
 
-/// Contents of all zones.
+/// Sectors of a home.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spread {
+    all: u64,
+    /// The zone that holds most of them, of those that hold nothing else, and how many.
+    base: Option<(ZoneName, u64)>,
+}
+
+/// Contents of all zones. (TLL-BASE-1)
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Census {
-    pub(crate) zones: BTreeMap<ZoneName, Contents>,
-    /// Zones in which a home has sectors.
-    spread: BTreeMap<Home, u64>,
+    zones: BTreeMap<ZoneName, Contents>,
+    homes: BTreeMap<Home, Spread>,
 }
 
 impl Census {
     /// Counts. Others go on meanwhile, so it is of no one moment.
     pub(crate) async fn take(rt: &Runtime, control: &Control) -> Self {
         let home_sectors = home_sectors(control);
-        let mut census = Self::default();
+        let mut zones = BTreeMap::<ZoneName, Contents>::new();
         let mut from = Some(0);
         while let Some(next) = from {
             let (extents, then) = control.extents(next, STEP);
             for extent in extents {
                 let Some(zone) = control.zone_of(extent.place) else { continue };
-                let contents = census.zones.entry(zone).or_default();
+                let contents = zones.entry(zone).or_default();
                 let mut lba = extent.lba;
                 while lba < extent.end() {
                     let home = lba / home_sectors;
@@ -62,31 +75,63 @@ impl Census {
             rt.yield_now().await;
         }
         for view in control.zones() {
-            if let Some(contents) = census.zones.get_mut(&view.name) {
+            if let Some(contents) = zones.get_mut(&view.name) {
                 contents.open = matches!(view.used, ZoneUse::Writes | ZoneUse::Copies);
                 contents.run = view.run;
-                contents.generation = view.name.generation;
+                contents.stuck = view.stuck;
             }
         }
-        for contents in census.zones.values() {
-            for home in contents.homes.keys() {
-                *census.spread.entry(*home).or_default() += 1;
+        Self::of(zones)
+    }
+
+    /// Of zones with these contents.
+    pub(crate) fn of(zones: impl IntoIterator<Item = (ZoneName, Contents)>) -> Self {
+        let zones: BTreeMap<_, Contents> = zones.into_iter().collect();
+        let mut homes: BTreeMap<Home, Spread> = BTreeMap::new();
+        for (name, contents) in &zones {
+            for (home, sectors) in &contents.homes {
+                homes.entry(*home).or_default().all += sectors;
+            }
+            if let Some(home) = contents.only_home().filter(|_| !contents.open) {
+                let (spread, sectors) = (homes.entry(home).or_default(), contents.live());
+                if spread.base.is_none_or(|(_, most)| sectors > most) {
+                    spread.base = Some((*name, sectors));
+                }
             }
         }
-        census
+        Self { zones, homes }
+    }
+
+    /// The bases of homes.
+    pub(crate) fn bases(&self) -> BTreeSet<ZoneName> {
+        self.homes.values().filter_map(|spread| spread.base.map(|(name, _)| name)).collect()
+    }
+
+    /// Zones of the cache that can be emptied: nothing more is written to them, and they do not become empty by themselves, as those do
+    /// whose homes runs write anew.
+    pub(crate) fn cache(&self) -> impl Iterator<Item = (ZoneName, &Contents)> {
+        let (bases, streamed) = (self.bases(), self.streamed());
+        let zones = self.zones.iter().filter(|(_, contents)| !contents.open && !contents.stuck);
+        zones.filter_map(move |(name, contents)| {
+            let cached = !bases.contains(name) && !contents.homes.keys().all(|home| streamed.contains(home));
+            cached.then_some((*name, contents))
+        })
     }
 
     /// Homes that a sequential run is writing anew.
-    pub(crate) fn streamed(&self) -> BTreeSet<Home> {
+    fn streamed(&self) -> BTreeSet<Home> {
         let open = self.zones.values().filter(|contents| contents.open && contents.run);
         open.flat_map(|contents| contents.homes.keys().copied()).collect()
     }
 
-    /// A zone is a home if nothing more is written to it, and all that it holds is of one home, which has nothing elsewhere.
-    pub(crate) fn is_home(&self, contents: &Contents) -> bool {
-        let mut homes = contents.homes.keys();
-        let one = homes.next().filter(|_| homes.next().is_none());
-        !contents.open && one.is_some_and(|home| self.spread.get(home) == Some(&1))
+    /// Sectors that a home has.
+    pub(crate) fn size(&self, home: Home) -> u64 {
+        self.homes.get(&home).map_or(0, |spread| spread.all)
+    }
+
+    /// Sectors of a home that are not in its base.
+    pub(crate) fn cached(&self, home: Home) -> u64 {
+        self.homes.get(&home).map_or(0, |spread| spread.all - spread.base.map_or(0, |(_, in_base)| in_base))
     }
 }
 

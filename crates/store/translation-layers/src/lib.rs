@@ -10,9 +10,12 @@
 //!
 //! # Invariants
 //! - TLL-HOME-1: once the cache of TL1 is empty, all sectors of a home lie in one zone.
+//! - TLL-BASE-1: a zone is the base of a home, or of the cache. A base is written to no more, holds sectors of no other home, and no
+//!   such zone holds more of them.
 //! - TLL-END-1: a layer ends soon after its volume begins to close.
 
 mod census;
+mod moves;
 mod pace;
 mod tl1;
 mod tl2;

@@ -1,21 +1,18 @@
 //! TL2: a log of all sectors. (FSTL, section IV-B, Algorithm 2.)
 //!
-//! Sectors stay where they are written. When few zones are free, one with few sectors alive is emptied: its sectors are copied, in the
-//! order of the volume, to the head of a log of copies.
+//! Sectors stay where they are written. When few zones are free, one with few sectors alive is emptied: its sectors are copied to the
+//! head of a log of copies.
 
 use std::time::Duration;
 
 use shingle_runtime::Runtime;
-use shingle_store_api::{StoreErrorKind, StoreResult};
+use shingle_store_api::StoreResult;
 use shingle_translation::{Control, Event, Route, ZoneUse, ZoneView};
 
-use crate::pace::Pace;
+use crate::moves::move_zone;
 
 /// The time between two looks at the volume.
 const POLL: Duration = Duration::from_millis(200);
-
-/// Extents of a victim that are copied in one step: a fifth of a second on a disk, if they are scattered.
-const STEP: usize = 16;
 
 /// Choice of the zone that is emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,21 +70,7 @@ async fn clean(control: &Control, policy: LogPolicy) -> StoreResult<bool> {
     let Some(victim) = choose(policy, &control.zones(), control.shape().zone_sectors_scattered) else {
         return Ok(false);
     };
-    let extents = control.living_in(victim.name).await?;
-    let mut pace = Pace::begin(control, extents.len().div_ceil(STEP) as u64);
-    for some in extents.chunks(STEP) {
-        let ranges: Vec<_> = some.iter().map(|extent| extent.lba..extent.end()).collect();
-        match control.copy(&ranges, Some(victim.name)).await {
-            Err(error) if error.kind == StoreErrorKind::NoSpace => {
-                // Zones that were emptied become free with a checkpoint.
-                control.checkpoint().await?;
-                return Ok(false);
-            }
-            copied => drop(copied?),
-        }
-        pace.step();
-    }
-    Ok(true)
+    move_zone(control, victim.name).await
 }
 
 /// The zone of which copying wins most, by a policy.

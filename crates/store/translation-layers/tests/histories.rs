@@ -102,12 +102,6 @@ fn an_idle_volume_of_tl1_has_its_sectors_at_home() {
             let control = volume.control();
             let ended = rt.spawn(tl1_with(policy, None)(rt.clone(), control.clone()));
             scattered_then_idle(&rt, &volume, &mut random).await;
-            eprintln!(
-                "{policy:?} idle {:?} {:?} {:?}",
-                control.idle_for(),
-                control.stats(),
-                control.zones().iter().map(|z| (z.name.zone.0, z.used, z.live)).collect::<Vec<_>>()
-            );
             let cached = control.zones().into_iter().filter(|zone| zone.used == ZoneUse::Written && zone.live > 0);
             assert!(cached.count() <= 1, "{policy:?}: the cache is not empty");
             let home = control.shape().zone_sectors;

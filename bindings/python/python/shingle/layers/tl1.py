@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from shingle import control
+from shingle.layers.tl2 import move_zone
 
 POLL_S = 0.2
 #: Zones that are to be free in any case: merges take some before a checkpoint frees those that they emptied.
@@ -12,13 +13,16 @@ RECLAIM_S = 0.02
 
 
 class Census:
-    """Sectors in zones, by home."""
+    """Sectors in zones, by home.
+
+    The base of a home is the zone that holds most of its sectors, of those that hold no others. All other zones are of the cache.
+    """
 
     def __init__(self, home_sectors):
         self.home_sectors = home_sectors
         self.zones = defaultdict(lambda: defaultdict(int))
-        self.open = set()
-        self.runs = set()
+        self.sizes = defaultdict(int)
+        self.cached = defaultdict(int)
 
     def take(self):
         start = 0
@@ -29,27 +33,23 @@ class Census:
                     home = lba // self.home_sectors
                     until = min(end, (home + 1) * self.home_sectors)
                     self.zones[zone][home] += until - lba
+                    self.sizes[home] += until - lba
                     lba = until
-        for zone in (yield control.zones()):
-            if zone["used"] in ("writes", "copies"):
-                self.open.add(zone["name"])
-                if zone["run"]:
-                    self.runs.add(zone["name"])
-        self.spread = defaultdict(int)
-        for homes in self.zones.values():
-            for home in homes:
-                self.spread[home] += 1
-
-    def is_home(self, zone):
-        """All that it holds is of one home, which has nothing elsewhere."""
-        homes = self.zones[zone]
-        return zone not in self.open and len(homes) == 1 and all(self.spread[home] == 1 for home in homes)
-
-    def cache(self):
-        """Zones of the cache to which nothing more is written. One whose sectors a run overwrites becomes empty by itself."""
-        streamed = {home for zone in self.runs for home in self.zones[zone]}
-        closed = [zone for zone in self.zones if zone not in self.open and not self.is_home(zone)]
-        return [zone for zone in closed if not streamed.issuperset(self.zones[zone])]
+        views = {zone["name"]: zone for zone in (yield control.zones()) if zone["name"] in self.zones}
+        self.open = {name for name, zone in views.items() if zone["used"] in ("writes", "copies")}
+        self.bases = {}
+        for zone in sorted(self.zones):
+            homes = self.zones[zone]
+            home = min(homes)
+            if zone not in self.open and len(homes) == 1 and homes[home] > self.zones.get(self.bases.get(home), {}).get(home, 0):
+                self.bases[home] = zone
+        for home, size in self.sizes.items():
+            self.cached[home] = size - (self.zones[self.bases[home]][home] if home in self.bases else 0)
+        streams = [name for name, zone in views.items() if zone["run"] and name in self.open]
+        streamed = {home for name in streams for home in self.zones[name]}
+        # A zone whose sectors a run overwrites becomes empty by itself; one that cannot be read, never.
+        kept = self.open | set(self.bases.values()) | {name for name, zone in views.items() if zone["stuck"]}
+        self.cache = [zone for zone in sorted(views) if zone not in kept and not streamed.issuperset(self.zones[zone])]
 
 
 def fifo(census, zone):
@@ -70,11 +70,32 @@ def min_assoc(census, zone):
 def dense(census, zone):
     """The zone whose homes have the most cached sectors each, in all of the cache, first."""
     homes = census.zones[zone]
-    return -sum(census.zones[other].get(home, 0) for other in census.cache() for home in homes) / len(homes)
+    return -sum(census.cached[home] for home in homes) / len(homes)
 
 
-def tl1(policy=min_assoc, cache_zones=100, idle_s=1.0, sequential=2048):
-    """Returns a layer: a function that returns a generator."""
+def of_zone(rank):
+    """Merges of all homes that have sectors in the zone of the lowest rank."""
+
+    def choose(census, idle):
+        victim = min(census.cache, key=lambda zone: (rank(census, zone), zone[1]), default=None)
+        return victim and (None, sorted(census.zones[victim]))
+
+    return choose
+
+
+def cheapest(census, idle):
+    """The work that copies the fewest sectors for each one of room: a move of what lives in a zone, or the merge of a home."""
+    full, works = census.home_sectors, []
+    for zone in census.cache:
+        live = sum(census.zones[zone].values())
+        if live < full and not idle:
+            works.append((live / (full - live), (zone, [])))
+        works += [(census.sizes[home] / census.cached[home], (None, [home])) for home in census.zones[zone]]
+    return min(works, key=lambda work: work[0])[1] if works else None
+
+
+def tl1(choose=cheapest, cache_zones=100, idle_s=1.0, sequential=2048):
+    """Returns a layer: a function that returns a generator. `choose` is `cheapest`, or `of_zone(fifo)` and its like."""
 
     def layer():
         shape = yield control.shape()
@@ -83,46 +104,46 @@ def tl1(policy=min_assoc, cache_zones=100, idle_s=1.0, sequential=2048):
             yield control.route_sequential(sequential, home_sectors)
         homes = -(-shape["sectors"] // home_sectors)
         # The homes have their zones, whether or not they were ever merged.
-        most = max(min(cache_zones, shape["zones"] - homes - WANTED_FREE_MIN), 2)
+        most = max(min(cache_zones, shape["zones"] - homes - WANTED_FREE_MIN), 2) * shape["zone_blocks"]
         yield control.want_free(WANTED_FREE_MIN)
-        known = set()
+        bases = set()
         while (event := (yield control.wait(POLL_S))) != "closing":
             idle = idle_s is not None and (yield control.idle_for()) >= idle_s
-            if event == "room" or (yield from is_due(known, most, idle)):
+            if event == "room" or (yield from is_due(bases, most, idle)):
                 census = Census(home_sectors)
                 yield from census.take()
-                known = {zone for zone in census.zones if census.is_home(zone)}
-                if event != "room" and not (yield from is_due(known, most, idle)):
-                    continue  # Some of the zones that seemed to be of the cache are homes.
-                if not (yield from clean(shape, census, policy, idle_s if idle else None)):
+                bases = set(census.bases.values())
+                if event != "room" and not (yield from is_due(bases, most, idle)):
+                    continue  # Some of the zones that seemed to be of the cache are bases.
+                if not (yield from clean(shape, bases, census, choose(census, idle), idle_s if idle else None)):
                     yield control.sleep(POLL_S)
 
     return layer
 
 
-def is_due(known, most, idle):
-    """The cache has less than a zone left, or the volume is idle and there is something in the cache."""
+def is_due(bases, most, idle):
+    """The cache is full by its written blocks, or the volume is idle and a zone of the cache is written to no more."""
     zones = yield control.zones()
-    cached = [zone for zone in zones if zone["used"] in ("writes", "written") and zone["live"] > 0 and zone["name"] not in known]
-    return len(cached) >= most or (idle and len(cached) > 1)
+    cached = [zone for zone in zones if zone["live"] > 0 and not zone["stuck"] and zone["name"] not in bases]
+    closed = any(zone["used"] in ("written", "copied") for zone in cached)
+    return sum(zone["blocks"] for zone in cached) >= most or (idle and closed)
 
 
-def clean(shape, census, policy, idle_s):
-    """Merges the homes that have sectors in a zone of the cache. False if there is none, or no room."""
-    cache = census.cache()
-    if not cache:
+def clean(shape, bases, census, work, idle_s):
+    """Moves what lives in a zone, or merges homes. False if there is nothing to do, or no room."""
+    if work is None:
         return False
-    victim = min(cache, key=lambda zone: (policy(census, zone), zone[1]))
-    homes = sorted(census.zones[victim])
+    zone, homes = work
     room = min((yield control.room()), shape["zone_blocks"])
     try:
+        if zone:
+            yield from move_zone(shape, zone)
         for done, home in enumerate(homes):
             if idle_s is None:
-                # Writers get the last zone of their room bit by bit: by the time it is used up, there is more.
                 yield control.low_water(room - room * (done + 1) // len(homes))
             elif (yield control.idle_for()) < idle_s:
                 return True
-            yield from merge(shape, census.home_sectors, home)
+            bases.add((yield from merge(shape, census.home_sectors, home)))
         yield control.checkpoint()
         yield control.low_water(0)
     except OSError:
@@ -133,12 +154,13 @@ def clean(shape, census, policy, idle_s):
 def merge(shape, home_sectors, home):
     """Copies all sectors of a home to one zone."""
     try:
-        yield control.take()
+        base = yield control.take()
     except OSError:
         # Zones that merges have emptied become free with a checkpoint; else the volume has to win one.
         yield control.checkpoint()
         yield control.reclaim()
         yield control.sleep(RECLAIM_S)
-        yield control.take()
+        base = yield control.take()
     start = home * home_sectors
     yield control.copy([(start, min(start + home_sectors, shape["sectors"]))], taken=True)
+    return base

@@ -3,8 +3,6 @@
 from shingle import control
 
 POLL_S = 0.2
-#: Ranges that are copied in one step: a fifth of a second on a disk, if they are scattered.
-STEP = 16
 
 
 def fifo(zone, full):
@@ -49,17 +47,21 @@ def clean(shape, policy):
     if not candidates:
         return False
     victim = min(candidates, key=lambda zone: (policy(zone, full), zone["name"]))
-    ranges = yield control.living_in(victim["name"])
-    steps = [ranges[at : at + STEP] for at in range(0, len(ranges), STEP)]
-    room = min((yield control.room()), shape["zone_blocks"])
     try:
-        for done, some in enumerate(steps):
-            # Writers get the last zone of their room bit by bit: by the time it is used up, there is more.
-            yield control.low_water(room - room * (done + 1) // len(steps))
-            yield control.copy(some, source=victim["name"])
+        yield from move_zone(shape, victim["name"])
     except OSError:
         # Zones that were emptied become free with a checkpoint.
         yield control.checkpoint()
         return False
-    yield control.low_water(0)
     return True
+
+
+def move_zone(shape, victim):
+    """Copies all that lives in a zone to the head of the log, at the pace that writers can bear."""
+    windows = yield control.living_in(victim)
+    room = min((yield control.room()), shape["zone_blocks"])
+    for done, window in enumerate(windows):
+        # Writers get the last zone of their room bit by bit: by the time it is used up, there is more.
+        yield control.low_water(room - room * (done + 1) // len(windows))
+        yield control.copy(window, source=victim)
+    yield control.low_water(0)

@@ -15,18 +15,19 @@ use crate::read::Pin;
 use crate::write::{Origin, Piece};
 
 /// Bytes that are read and written together.
-const BATCH_BYTES: u64 = 4 << 20;
+const BATCH_BYTES: u64 = 16 << 20;
 
 /// Batches under way at once: one is read while another is written.
 const BATCHES: usize = 2;
 
-/// Reads of a batch that are under way at once.
-const READS: usize = 16;
+/// Blocks of a zone whose sectors are copied together: what a disk reads in a tenth of a second.
+const WINDOW_BLOCKS: u64 = 4096;
 
 /// Extents that are to be copied, and their zones, which are not reset meanwhile: a place means one thing until the copies have
 /// entered the map.
 pub(crate) struct Sources {
-    pub(crate) extents: Vec<Extent>,
+    /// Each in the order of the volume.
+    pub(crate) windows: Vec<Vec<Extent>>,
     pub(crate) pins: Vec<Pin>,
 }
 
@@ -40,15 +41,15 @@ pub struct Copied {
 }
 
 impl Engine {
-    /// Copies extents, which are in the order of the volume, to a stream's frontier.
+    /// Copies extents to a stream's frontier: those of a window in the order of the volume, one window after the other.
     ///
     /// # Errors
     /// `NoSpace` once no zone is free; the others that stop the volume.
     pub(crate) async fn copy(self: &Rc<Self>, sources: Sources, stream: u8) -> Result<Copied, Failure> {
-        let Sources { extents, pins } = sources;
+        let Sources { windows, pins } = sources;
         let held: Rc<dyn Any> = Rc::new(pins);
-        let batches = batches(extents, self.drive.layout.shape);
-        let copying = batches.into_iter().map(|batch| self.copy_batch(batch, stream, held.clone()));
+        let batches = windows.into_iter().flat_map(|window| batches(window, self.drive.layout.shape));
+        let copying = batches.map(|batch| self.copy_batch(batch, stream, held.clone()));
         let mut copying = stream::iter(copying).buffered(BATCHES);
         let mut all = Copied::default();
         while let Some(copied) = copying.next().await {
@@ -64,15 +65,17 @@ impl Engine {
 
     /// Copies a batch. Completes once its sectors have moved.
     async fn copy_batch(self: &Rc<Self>, batch: Vec<Extent>, stream: u8, held: Rc<dyn Any>) -> Result<Copied, Failure> {
-        let reading = batch.into_iter().map(async |extent| (extent, self.read_place(extent).await));
-        let mut reading = stream::iter(reading).buffered(READS);
         let mut copied = Copied::default();
         let mut pieces: Vec<Piece> = Vec::new();
-        while let Some((extent, read)) = reading.next().await {
+        for (extent, read) in batch.iter().zip(self.read_places(&batch).await) {
             let data = match read {
                 Ok(data) => data,
                 Err(error) => {
-                    self.state.borrow().running()?;
+                    let mut state = self.state.borrow_mut();
+                    state.running()?;
+                    if let Some(zone) = state.zones.get_mut(self.drive.layout.shape.zone_of(extent.place)) {
+                        zone.stuck = true;
+                    }
                     tracing::warn!(lba = extent.lba, %error, "sectors cannot be copied; they stay where they are");
                     copied.unreadable += u64::from(extent.sectors);
                     continue;
@@ -137,4 +140,24 @@ fn batches(extents: Vec<Extent>, shape: Shape) -> Vec<Vec<Extent>> {
     }
     batches.push(batch);
     batches
+}
+
+/// Divides the extents of a zone by the windows in which they lie, each in the order of the volume. So a window is read in one pass, and
+/// neighbours in the volume that were written within it lie side by side afterwards.
+pub(super) fn windows(mut extents: Vec<Extent>) -> Vec<Vec<Extent>> {
+    extents.sort_unstable_by_key(|extent| extent.place.bits());
+    let mut windows: Vec<Vec<Extent>> = Vec::new();
+    let mut begin = 0;
+    for extent in extents {
+        let block = extent.place.record().0;
+        match windows.last_mut() {
+            Some(window) if block - begin < WINDOW_BLOCKS => window.push(extent),
+            _ => {
+                begin = block;
+                windows.push(vec![extent]);
+            }
+        }
+    }
+    windows.iter_mut().for_each(|window| window.sort_unstable_by_key(|extent| extent.lba));
+    windows
 }

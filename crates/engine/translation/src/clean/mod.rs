@@ -1,7 +1,7 @@
 //! Cleaning: sectors that live in a zone are copied elsewhere, so that it becomes empty.
 //!
-//! By itself the volume takes the closed zone with the fewest sectors alive (greedy), and copies them in the order of the volume,
-//! packed into full pairs, at a frontier of their own.
+//! By itself the volume takes the closed zone with the fewest sectors alive (greedy), and copies them, window by window, packed into
+//! full pairs, at a frontier of their own.
 
 mod copy;
 mod victim;
@@ -18,6 +18,7 @@ use crate::write::COPIES;
 
 pub use copy::Copied;
 pub(crate) use copy::Sources;
+use copy::windows;
 
 /// Extents of the map that are looked at in one step.
 const STEP: usize = 16_384;
@@ -26,19 +27,15 @@ impl Engine {
     /// Copies all that lives in a zone. Sectors that cannot be read stay. False if there was no room for all copies.
     pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> Result<bool, Failure> {
         let sources = self.living_in(victim).await;
-        let copied = match self.copy(sources, COPIES).await {
+        match self.copy(sources, COPIES).await {
             Err(failure) if failure.kind == StoreErrorKind::NoSpace => return Ok(false),
             copied => copied?,
         };
-        let mut state = self.state.borrow_mut();
-        state.counters.cleaned += 1;
-        if let Some(zone) = state.zones.get_mut(victim) {
-            zone.stuck |= copied.unreadable > 0;
-        }
+        self.state.borrow_mut().counters.cleaned += 1;
         Ok(true)
     }
 
-    /// Extents in a zone, in the order of the volume.
+    /// Extents in a zone, by window.
     pub(crate) async fn living_in(self: &Rc<Self>, zone: ZoneId) -> Sources {
         let pins = vec![Pin::new(self, zone)];
         let (shape, mut extents) = (self.drive.layout.shape, Vec::new());
@@ -51,6 +48,6 @@ impl Engine {
             });
             self.rt.yield_now().await;
         }
-        Sources { extents, pins }
+        Sources { windows: windows(extents), pins }
     }
 }

@@ -107,7 +107,7 @@ impl Control {
             return Err(refused("the ranges have more than a million extents: copy them in parts"));
         }
         let pins = zones.into_iter().map(|zone| Pin::new(&self.engine, zone)).collect();
-        Ok(Sources { extents, pins })
+        Ok(Sources { windows: vec![extents], pins })
     }
 
     /// Has a checkpoint written. Zones in which nothing lives become free once one covers them.

@@ -8,7 +8,7 @@ use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::{DeviceErrorKind, read_patiently};
 
-use super::Run;
+use super::{Reach, Run};
 use crate::drive::device_error;
 use crate::engine::Engine;
 use crate::map::Extent;
@@ -46,8 +46,8 @@ impl Drop for Pin {
 }
 
 /// A run that is to be read: pinned, and of a known generation.
-struct Fetch {
-    run: Run,
+pub(super) struct Fetch {
+    pub(super) run: Run,
     epoch: u64,
     _pin: Pin,
 }
@@ -67,7 +67,7 @@ impl Engine {
     /// Reads sectors at a place, which the map may not name any more. The caller has pinned its zone.
     pub(crate) async fn read_place(self: &Rc<Self>, extent: Extent) -> StoreResult<Bytes> {
         let mut runs = Vec::new();
-        Run::add(&mut runs, &extent, 0, self.drive.layout.shape);
+        Run::add(&mut runs, &extent, 0, self.drive.layout.shape, Reach::CALLER);
         let fetches = runs.into_iter().map(|run| self.pinned(run)).collect();
         self.fetch_all(fetches, u64::from(extent.sectors)).await
     }
@@ -97,7 +97,7 @@ impl Engine {
             if extent.place == Place::LOST {
                 lost = lost.or(Some(extent.lba));
             } else {
-                Run::add(&mut runs, &extent, shape.bytes(extent.lba - lba) as usize, shape);
+                Run::add(&mut runs, &extent, shape.bytes(extent.lba - lba) as usize, shape, Reach::CALLER);
             }
         });
         if let Some(lost) = lost {
@@ -106,12 +106,12 @@ impl Engine {
         Ok(runs.into_iter().map(|run| self.pinned(run)).collect())
     }
 
-    fn pinned(self: &Rc<Self>, run: Run) -> Fetch {
+    pub(super) fn pinned(self: &Rc<Self>, run: Run) -> Fetch {
         let epoch = self.state.borrow().zones.get(run.zone).map_or(0, |entry| entry.epoch);
         Fetch { epoch, _pin: Pin::new(self, run.zone), run }
     }
 
-    async fn fetch(&self, fetch: Fetch) -> (Fetch, StoreResult<Bytes>) {
+    pub(super) async fn fetch(&self, fetch: Fetch) -> (Fetch, StoreResult<Bytes>) {
         let run = &fetch.run;
         let length = Blocks(u64::from(run.blocks.end - run.blocks.start));
         let raw = read_patiently(&self.drive.dev, self.drive.block(run.zone, run.blocks.start), length).await;
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Puts the parts of a run in their places, verified.
-    fn extract(&self, fetch: &Fetch, raw: &[u8], out: &mut [u8]) -> StoreResult<()> {
+    pub(super) fn extract(&self, fetch: &Fetch, raw: &[u8], out: &mut [u8]) -> StoreResult<()> {
         let Fetch { run, epoch, .. } = fetch;
         for part in &run.parts {
             let place = self.drive.place(run.zone, *epoch, part.pair);

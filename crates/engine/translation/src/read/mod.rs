@@ -5,7 +5,8 @@
 //! - TL-READ-2: a zone that is being read is not reset.
 
 mod fetch;
+mod places;
 mod plan;
 
 pub(crate) use fetch::Pin;
-use plan::Run;
+use plan::{Reach, Run};

@@ -63,10 +63,12 @@ fn copies_the_fullest(rt: Runtime, control: Control, _: Random) -> LocalBoxFutur
         loop {
             let fullest = control.zones().into_iter().max_by_key(|zone| zone.live);
             if let Some(zone) = fullest
-                && let Ok(extents) = control.living_in(zone.name).await
+                && let Ok(windows) = control.living_in(zone.name).await
             {
-                let ranges: Vec<_> = extents.iter().map(|extent| extent.lba..extent.end()).collect();
-                let _ = control.copy(&ranges, Some(zone.name)).await;
+                for window in windows {
+                    let ranges: Vec<_> = window.iter().map(|extent| extent.lba..extent.end()).collect();
+                    let _ = control.copy(&ranges, Some(zone.name)).await;
+                }
             }
             rt.sleep(Duration::from_micros(300)).await;
         }

@@ -36,6 +36,8 @@ fn lives(medium: MemoryDevice) -> (Vec<Seen>, u64) {
             }
             assert_eq!(volume.read(0, size).await.unwrap().len() as u64, size);
             assert!(volume.stats().counters.sectors_copied > 0, "zones are cleaned, too");
+            // Copies that are under way may join extents, or part them.
+            rt.sleep(std::time::Duration::from_secs(5)).await;
             seen.push(map_of(&volume).await);
             if closes {
                 volume.close().await.unwrap();
@@ -66,5 +68,5 @@ fn the_map_is_the_same_on_a_drive_that_keeps_no_data() {
     let (hollow, few) = lives(MemoryDevice::metadata_only(geometry, shingle_record::keep_metadata));
     assert!(whole[0] == whole[1] && whole[2] == whole[3], "an opening finds all");
     assert!(hollow == whole, "and no less of a hollow one");
-    assert!(few * 3 < all, "{few} bytes are held, and {all}");
+    assert!(few * 2 < all, "{few} bytes are held, and {all}");
 }

@@ -2,7 +2,7 @@
 //! that is modelled is the ST8000AS0002, of the same size and kind (dissertation, Table 2.3).
 
 use shingle_drive_model::Profile;
-use shingle_translation_layers::{LogPolicy, Tl1, Tl2, tl1, tl2};
+use shingle_translation_layers::{CachePolicy, LogPolicy, Tl1, Tl2, tl1, tl2};
 
 use crate::context::Context;
 use crate::error::LabError;
@@ -12,10 +12,10 @@ use crate::rig::twin::zoned_twin;
 /// The drive that translates.
 pub(super) const DRIVE: &str = "drive-managed";
 
-/// The first layer, as the paper has it: all writes go to the cache.
+/// The first layer, as the paper has it: all writes go to the cache, and `min_assoc` chooses the zone that is cleaned.
 pub(super) const TL1_PAPER: &str = "TL1, paper's configuration";
 
-/// The first layer: sequential writes go past the cache.
+/// The first layer: sequential writes go past the cache, and the cheapest work makes room in it.
 pub(super) const TL1: &str = "TL1";
 
 /// The second layer, as the paper has it: one frontier for callers, greedy cleaning.
@@ -49,7 +49,7 @@ pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
         Tl1 { cache_zones: cache_zones(context), ..Tl1::default() },
         Tl2 { policy: LogPolicy::Greedy, ..Tl2::default() },
     );
-    let paper = Tl1 { sequential: None, ..ours };
+    let paper = Tl1 { policy: CachePolicy::MinAssoc, sequential: None, ..ours };
     context.with_options(TL1_PAPER, &paper);
     context.with_options(TL1, &ours);
     context.with_options(TL2, &log);
