@@ -371,3 +371,66 @@ def test_the_service_manager_is_told_and_the_socket_is_in_its_directory(tmp_path
         finally:
             process.kill()
             process.wait()
+
+
+def test_snapshots_are_taken_read_and_removed_while_the_volume_is_served(tmp_path, drive, export):
+    need("nbdcopy", "nbdinfo")
+    before, after = os.urandom(8 * MIB), os.urandom(8 * MIB)
+    (tmp_path / "before").write_bytes(before)
+    (tmp_path / "after").write_bytes(after)
+    run("nbdcopy", tmp_path / "before", export.unix)
+    said = ok("volume", "snapshot", "take", drive, "before-upgrade")
+    assert "before-upgrade is taken" in said
+    run("nbdcopy", tmp_path / "after", export.unix)
+    at = export.unix.replace("disk?", "disk%40before-upgrade?")
+    listed = {found["export-name"]: found for found in json.loads(run("nbdinfo", "--list", "--json", export.unix))["exports"]}
+    assert set(listed) == {"disk", "disk@before-upgrade"} and listed["disk@before-upgrade"]["is_read_only"]
+    run("nbdcopy", at, tmp_path / "old")
+    run("nbdcopy", export.unix, tmp_path / "new")
+    with open(tmp_path / "old", "rb") as old, open(tmp_path / "new", "rb") as new:
+        assert old.read(8 * MIB) == before and new.read(8 * MIB) == after
+    with pytest.raises(Refused):
+        Client(export.socket, "disk@before-upgrade").call(WRITE, data=bytes(BLOCK))
+    refused("volume", "snapshot", "take", drive, "before-upgrade", says=["already"])
+    refused("volume", "snapshot", "take", drive, "no/name", says=["letters"])
+    snapshot = json.loads(ok("volume", "snapshot", "ls", drive, "--json"))["snapshots"][0]
+    assert (snapshot["name"], snapshot["kept_bytes"]) == ("before-upgrade", 8 * MIB)
+    # Killed and started again, it is there, and offered.
+    export.kill()
+    export.start()
+    run("nbdcopy", export.unix.replace("disk?", "disk%40before-upgrade?"), tmp_path / "old")
+    with open(tmp_path / "old", "rb") as old:
+        assert old.read(8 * MIB) == before
+    refused("volume", "snapshot", "rm", drive, "before-upgrade", says=["gone for good", "--yes"])
+    ok("volume", "snapshot", "rm", drive, "before-upgrade", "--yes")
+    assert [found["export-name"] for found in json.loads(run("nbdinfo", "--list", "--json", export.unix))["exports"]] == ["disk"]
+    export.stop()
+    # Without a server the commands open the volume themselves.
+    ok("volume", "snapshot", "take", drive, "later")
+    assert "later" in ok("volume", "snapshot", "ls", drive)
+    assert json.loads(ok("volume", "check", drive, "--json"))["clean"]
+    ok("volume", "snapshot", "rm", drive, "later", "--yes")
+    refused("volume", "snapshot", "rm", drive, "later", "--yes", says=["no snapshot named later"])
+
+
+def test_a_volume_grows_and_shrinks(tmp_path):
+    drive = made(tmp_path, "disk", "256MiB", "--size", "100MiB")
+    with Export(tmp_path, drive) as export:
+        refused("volume", "resize", drive, "120MiB", says=["in use"], status=8)
+        client = Client(export.socket)
+        assert client.size == 100 * MIB
+        export.stop()
+    assert "120" in ok("volume", "resize", drive, "120MiB")
+    refused("volume", "resize", drive, "1TiB", says=["can have up to"])
+    refused("volume", "resize", drive, "much", says=["much"])
+    with Export(tmp_path, drive) as export:
+        client = Client(export.socket)
+        assert client.size == 120 * MIB
+        client.call(WRITE, offset=119 * MIB, data=b"x" * BLOCK)
+        export.stop()
+    refused("volume", "resize", drive, "50MiB", says=["will be lost", "--yes"])
+    ok("volume", "resize", drive, "50MiB", "--yes")
+    ok("volume", "resize", drive, "max")
+    stats = json.loads(ok("volume", "stat", drive, "--json"))["stats"]
+    assert stats["size_bytes"] == stats["size_max_bytes"] > 150 * MIB and stats["used_bytes"] == 0
+    assert json.loads(ok("volume", "check", drive, "--json"))["clean"]

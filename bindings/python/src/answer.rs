@@ -132,6 +132,7 @@ fn zone_of<'py>(py: Python<'py>, zone: &ZoneView) -> PyResult<Bound<'py, PyDict>
             ZoneUse::Dead => "dead",
         },
     )?;
+    dict.set_item("kept", zone.kept)?;
     dict.set_item("live", zone.live)?;
     dict.set_item("blocks", zone.blocks)?;
     dict.set_item("age", zone.age)?;

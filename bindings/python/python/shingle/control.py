@@ -14,7 +14,7 @@ sleep = Command.sleep
 shape = Command.shape
 #: Counters of the volume.
 stats = Command.stats
-#: All data zones: name, used ("free", "writes", "copies", "written", "copied", "dead"), live, blocks, age, run (a sequential run writes it), stuck.
+#: All data zones: name, used ("free", "writes", "copies", "written", "copied", "dead"), live, kept (those of them that only snapshots have), blocks, age, run (a sequential run writes it), stuck.
 zones = Command.zones
 #: Extents of the map from a sector on, as (first sector, sector behind the last, zone), and where the next ones begin; None at the end.
 extents = Command.extents

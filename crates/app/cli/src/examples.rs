@@ -290,6 +290,22 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("volume stat", &[("shingle volume stat disk.shingle", ""), ("shingle volume stat /dev/sdb --json", "")]),
     ("volume check", &[("shingle volume check disk.shingle", ""), ("shingle volume check /dev/sdb --json", "")]),
     ("volume dump", &[("shingle volume dump disk.shingle", "")]),
+    (
+        "volume resize",
+        &[
+            ("shingle volume resize disk.shingle 20GiB", "then resize2fs, once it is attached again"),
+            ("shingle volume resize disk.shingle max", "all that the drive has room for"),
+        ],
+    ),
+    (
+        "volume snapshot take",
+        &[("shingle volume snapshot take disk.shingle before-upgrade", "also while it is exported")],
+    ),
+    (
+        "volume snapshot ls",
+        &[("shingle volume snapshot ls disk.shingle", ""), ("shingle volume snapshot ls /dev/sdb --json", "")],
+    ),
+    ("volume snapshot rm", &[("shingle volume snapshot rm disk.shingle before-upgrade", "asks first")]),
     ("volume rm", &[("shingle volume rm disk.shingle", "says what will be lost, and asks")]),
     (
         "volume export",

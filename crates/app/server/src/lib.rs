@@ -36,4 +36,7 @@ pub use offline::store::{Access, OfflineStore};
 pub use reports::health::utc;
 pub use reports::status::ask as ask_status;
 pub use server::{Server, run};
-pub use volumes::{Exports, Place, Served as ServedVolumes, Stop, TlsFiles, VolumeExport, export as export_volumes};
+pub use volumes::{
+    Exports, Place, Served as ServedVolumes, SnapshotLine, SnapshotWish, Stop, TlsFiles, VolumeExport,
+    ask_for_snapshots, export as export_volumes,
+};

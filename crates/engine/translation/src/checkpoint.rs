@@ -7,15 +7,19 @@
 //! - TL-CKPT-1: the zone table is taken no earlier than the start takes its place in the journal, and the map no earlier than the
 //!   table: so zones that the table lacks are in the journal, and pairs that it calls covered are in the map.
 //! - TL-CKPT-2: data that the map of a checkpoint names is durable before the checkpoint is complete.
+//! - TL-CKPT-3: the map of the volume is written before those of snapshots: the old place of a sector whose change the volume's map has
+//!   is in a snapshot's, then.
 
 use std::rc::Rc;
 
 use shingle_base::ZoneId;
+use shingle_record::CheckpointWriter;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::format::{Part, PartWriter, ZoneEntry};
+use crate::format::{Part, PartWriter, SnapshotEntry, ZoneEntry};
 use crate::map::Extent;
+use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::zones::Status;
 
@@ -34,6 +38,7 @@ impl Engine {
     }
 
     async fn write_parts(self: Rc<Self>) -> Result<(), Failure> {
+        let alone = self.whole.lock().await;
         // TL-CKPT-1: in this order.
         let (begun, table) = (self.log.begin_checkpoint(), table_of(&self.state.borrow()));
         let saved = self.state.borrow().saved.clone();
@@ -41,6 +46,8 @@ impl Engine {
         if !saved.is_empty() {
             writer.part(Part::saved(&saved)).await?;
         }
+        let size = Part::size(self.state.borrow().sectors);
+        writer.part(size).await?;
         let mut parts = PartWriter::zones();
         for entry in &table {
             parts.zone(entry);
@@ -53,10 +60,39 @@ impl Engine {
         if let Some(part) = parts.take() {
             writer.part(part).await?;
         }
-        let (mut parts, mut from) = (PartWriter::extents(), Some(0));
+        self.write_map(&mut writer, None, PartWriter::extents()).await?;
+        let snapshots: Vec<_> = self.state.borrow().maps.snapshots.iter().filter_map(entry_of).collect();
+        // TL-CKPT-3: the youngest first.
+        for snapshot in snapshots.iter().rev() {
+            writer.part(Part::snapshot(snapshot)).await?;
+            self.write_map(&mut writer, Some(snapshot.number), PartWriter::kept(snapshot.number)).await?;
+        }
+        // TL-CKPT-2: all that a part names was written before the part was, and the log flushes each part before the next (RC-LOG-5).
+        writer.finish().await?;
+        let mut state = self.state.borrow_mut();
+        for ZoneEntry { zone, epoch, .. } in table.into_iter().filter(|entry| entry.closed) {
+            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
+                entry.covered = true;
+            }
+        }
+        state.emptied = true;
+        state.counters.checkpoints += 1;
+        drop(alone);
+        Ok(())
+    }
+
+    /// Writes the map of a snapshot, or of the volume.
+    async fn write_map(
+        &self,
+        writer: &mut CheckpointWriter,
+        at: Option<u64>,
+        mut parts: PartWriter,
+    ) -> Result<(), Failure> {
+        let mut from = Some(0);
         while let Some(next) = from {
             let mut extents = Vec::with_capacity(STEP);
-            from = self.state.borrow().map.some(next, STEP, |extent| extents.push(since(extent, next, &self)));
+            let each = |extent| extents.push(since(extent, next, self));
+            from = self.state.borrow().maps.map(at).and_then(|map| map.some(next, STEP, each));
             for extent in &extents {
                 parts.extent(extent);
                 if parts.is_full()
@@ -70,18 +106,13 @@ impl Engine {
         if let Some(part) = parts.take() {
             writer.part(part).await?;
         }
-        // TL-CKPT-2: all that a part names was written before the part was, and the log flushes each part before the next (RC-LOG-5).
-        writer.finish().await?;
-        let mut state = self.state.borrow_mut();
-        for ZoneEntry { zone, epoch, .. } in table.into_iter().filter(|entry| entry.closed) {
-            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
-                entry.covered = true;
-            }
-        }
-        state.emptied = true;
-        state.counters.checkpoints += 1;
         Ok(())
     }
+}
+
+fn entry_of(snapshot: &Snapshot) -> Option<SnapshotEntry> {
+    let Snapshot { number, taken, sectors, .. } = *snapshot;
+    Some(SnapshotEntry { number, sectors, taken, name: snapshot.name.clone()? })
 }
 
 /// The part of an extent from sector `from` on: what lies before was written already.

@@ -8,7 +8,7 @@ use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::{Instant, Runtime};
 use shingle_store_api::StoreErrorKind;
 use shingle_zone_kit::Joint;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 use crate::config::Options;
 use crate::drive::Drive;
@@ -39,6 +39,10 @@ pub(crate) struct Wakes {
     pub(crate) idle: Notify,
     /// The keeper has ended.
     pub(crate) ended: Notify,
+    /// A write has ended, while others are held.
+    pub(crate) landed: Notify,
+    /// Writes are held no more.
+    pub(crate) released: Notify,
 }
 
 /// An open volume.
@@ -51,6 +55,8 @@ pub(crate) struct Engine {
     pub(crate) log: MetaLog,
     checkpoints: Joint<Result<(), Failure>>,
     pub(crate) state: RefCell<State>,
+    /// Checkpoints, and changes of the volume as a whole: one at a time. (TL-SNAP-3)
+    pub(crate) whole: Mutex<()>,
     pub(crate) wakes: Wakes,
     /// When a caller last asked for something.
     pub(crate) last_call: Cell<Instant>,
@@ -80,10 +86,10 @@ impl Engine {
                 }
                 .boxed_local()
             });
-            let (rt, state) = (rt.clone(), RefCell::new(state));
+            let (rt, state, whole) = (rt.clone(), RefCell::new(state), Mutex::new(()));
             let (wakes, closing, keeping) = (Wakes::default(), Cell::new(false), Cell::new(Keeping::Ended));
             let last_call = Cell::new(rt.now());
-            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, last_call, closing, keeping }
+            Self { rt, options, drive, sequence, log, checkpoints, state, whole, wakes, last_call, closing, keeping }
         })
     }
 
@@ -161,6 +167,7 @@ impl Engine {
         }
         self.wakes.keeper.notify_one();
         self.wakes.room.notify_waiters();
+        self.wakes.landed.notify_waiters();
         self.wakes.control.notify_waiters();
     }
 }

@@ -7,7 +7,7 @@ use shingle_record::{MetaLogConfig, MetaLogError, SuperblockError, read_superblo
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::ZonedDevice;
 
-use crate::format::{ENGINE, META_ZONE_KIND, Superblock, VERSION};
+use crate::format::{ENGINE, META_ZONE_KIND, OLDEST_VERSION, Superblock, VERSION};
 use crate::layout::Layout;
 
 /// Owner of a drive.
@@ -41,9 +41,9 @@ pub(crate) async fn identity(dev: &Rc<dyn ZonedDevice>) -> StoreResult<Identity>
     if found.engine != ENGINE {
         return invalid("the drive holds a store of another engine, not a volume".to_owned());
     }
-    if found.version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&found.version) {
         return invalid(format!(
-            "the volume has version {}, this version of Shingle reads {VERSION}: use the version that made it",
+            "the volume has version {}, this version of Shingle reads {OLDEST_VERSION} to {VERSION}: use the version that made it",
             found.version
         ));
     }

@@ -5,7 +5,7 @@
 //! # Invariants
 //! - TL-SIZE-1: with [`SPARE_ZONES`] zones beside those that its sectors fill, however they are scattered, there is always a closed
 //!   zone of which copying wins room.
-//! - TL-SIZE-2: the largest map fits a checkpoint.
+//! - TL-SIZE-2: the largest map fits a checkpoint; with snapshots, writes end before the maps do not (TL-SNAP-5).
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::Geometry;
 
 use crate::config::FormatOptions;
-use crate::format::{EXTENT_BYTES, Superblock, ZONE_BYTES};
+use crate::format::{EXTENT_BYTES, SECTORS_END, Superblock, ZONE_BYTES};
 use crate::place::{Place, Stride};
 
 /// The fewest metazones.
@@ -111,8 +111,12 @@ pub(crate) struct Layout {
     /// Pairs.
     pub(crate) data_zones: Range<u32>,
     pub(crate) shape: Shape,
-    /// Size of the volume.
+    /// Size of the volume when it was made.
     pub(crate) sectors: u64,
+    /// Sectors that the data zones hold at most, however they are scattered: those of volume and snapshots together.
+    pub(crate) sectors_max: u64,
+    /// Extents that a checkpoint has room for.
+    pub(crate) extents_max: u64,
 }
 
 fn invalid<T>(text: String) -> StoreResult<T> {
@@ -131,11 +135,22 @@ impl Layout {
             4096 => 12,
             other => return invalid(format!("a sector has 512 or 4096 bytes, not {other}")),
         };
+        if options.metazones.is_none()
+            && let Some(bytes) = options.size_bytes
+        {
+            // A volume that leaves room on its drive can grow into it, if the metazones of the largest one leave it enough.
+            let largest = Self::choose(geometry, &FormatOptions { size_bytes: None, ..*options });
+            if let Ok((_, block)) = largest
+                && let Ok(layout) = Self::with(geometry, sector_shift, block.metazones, Some(bytes))
+            {
+                let block = Superblock { sectors: layout.sectors, ..block };
+                return Ok((layout, block));
+            }
+        }
         let mut metazones = options.metazones.unwrap_or(METAZONES_MIN).max(METAZONES_MIN);
         loop {
             let layout = Self::with(geometry, sector_shift, metazones, options.size_bytes)?;
-            let capacity = geometry.zone_capacity.0 as u32;
-            if room_for_checkpoint(u64::from(metazones), capacity, layout.checkpoint_bytes()) {
+            if layout.sectors <= layout.extents_max {
                 let block = Superblock {
                     zone_size: geometry.zone_size.0,
                     capacity: geometry.zone_capacity.0,
@@ -177,8 +192,17 @@ impl Layout {
         if sectors == 0 {
             return invalid("a volume has one sector at least".to_owned());
         }
-        let (superzone, metazones) = (ZoneId(superzone), superzone + 1..first);
-        Ok(Self { superzone, metazones, data_zones: first..geometry.zone_count, shape, sectors })
+        let room = |extents: u64| {
+            let bytes = data * ZONE_BYTES as u64 + extents * EXTENT_BYTES as u64;
+            room_for_checkpoint(u64::from(metazones), geometry.zone_capacity.0 as u32, bytes)
+        };
+        let (mut fits, mut fails) = (0, SECTORS_END);
+        while fails - fits > 1 {
+            let middle = fits.midpoint(fails);
+            *(if room(middle) { &mut fits } else { &mut fails }) = middle;
+        }
+        let (superzone, metazones, data_zones) = (ZoneId(superzone), superzone + 1..first, first..geometry.zone_count);
+        Ok(Self { superzone, metazones, data_zones, shape, sectors, sectors_max: most, extents_max: fits })
     }
 
     /// The layout of the volume on a drive.
@@ -199,12 +223,6 @@ impl Layout {
         let layout =
             size_bytes.and_then(|bytes| Self::with(geometry, block.sector_shift, block.metazones, Some(bytes)).ok());
         layout.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "the superblock makes no sense"))
-    }
-
-    /// Bytes of the largest checkpoint.
-    fn checkpoint_bytes(&self) -> u64 {
-        let zones = self.data_zones.len() as u64 * ZONE_BYTES as u64;
-        zones + self.sectors * EXTENT_BYTES as u64
     }
 
     /// True if `zone` is a data zone.

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! Each module states its own: TL-MAP and TL-PLACE of the map, TL-SIZE of the layout, TL-ORDER and TL-WRITE of writes, TL-READ of
-//! reads, TL-ZONE and TL-RESET of zones, TL-ROOM of room, TL-CKPT of checkpoints, TL-REC of recovery.
+//! reads, TL-ZONE and TL-RESET of zones, TL-ROOM of room, TL-CKPT of checkpoints, TL-SNAP of snapshots, TL-REC of recovery.
 
 mod checkpoint;
 mod clean;
@@ -28,6 +28,7 @@ mod place;
 mod read;
 mod recovery;
 mod room;
+mod snapshot;
 mod state;
 mod stats;
 mod volume;
@@ -42,6 +43,7 @@ pub use map::{Extent, ExtentMap, LENGTH_MAX, Malformed};
 pub use place::{Place, Stride};
 pub use recovery::{RecoveryReport, Unknown};
 pub use room::FREE_MIN;
+pub use snapshot::{SnapshotInfo, SnapshotView};
 pub use stats::{Counters, VolumeStats};
 pub use volume::{Identified, Volume};
 pub use write::Route;

@@ -7,11 +7,13 @@ use shingle_base::ZoneId;
 use shingle_store_api::{MappedRun, StoreResult};
 
 use crate::engine::{Engine, Keeping};
-use crate::place::Place;
 use crate::state::State;
 use crate::stats::VolumeStats;
 use crate::write::{COPIES, HEAD, TAKEN, of_writes};
 use crate::zones::Status;
+
+/// Sectors whose mapping is looked up in one step.
+const MAPPED_STEP: u64 = 1 << 16;
 
 impl Engine {
     pub(crate) async fn close(self: &Rc<Self>) -> StoreResult<()> {
@@ -33,12 +35,18 @@ impl Engine {
     fn counts_agree(&self) -> bool {
         let (state, shape) = (self.state.borrow(), self.drive.layout.shape);
         let mut counted = BTreeMap::<ZoneId, u64>::new();
-        state.map.within(0..self.drive.layout.sectors, |extent| {
-            if extent.place != Place::LOST {
-                *counted.entry(shape.zone_of(extent.place)).or_default() += u64::from(extent.sectors);
-            }
-        });
-        state.zones.iter().all(|(id, zone)| zone.live == counted.get(&id).copied().unwrap_or(0))
+        let mut kept = BTreeMap::<ZoneId, u64>::new();
+        for (at, map) in state.maps.all().enumerate() {
+            map.within(0..u64::MAX, |extent| {
+                if extent.place.is_stored() {
+                    let (zone, sectors) = (shape.zone_of(extent.place), u64::from(extent.sectors));
+                    *counted.entry(zone).or_default() += sectors;
+                    *kept.entry(zone).or_default() += if at > 0 { sectors } else { 0 };
+                }
+            });
+        }
+        let of = |counts: &BTreeMap<ZoneId, u64>, zone: ZoneId| counts.get(&zone).copied().unwrap_or(0);
+        state.zones.iter().all(|(id, zone)| (zone.live, zone.kept) == (of(&counted, id), of(&kept, id)))
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {
@@ -47,8 +55,10 @@ impl Engine {
         VolumeStats {
             counters: state.counters,
             sectors_mapped: zones().map(|zone| zone.live).sum(),
-            extents: state.map.len(),
-            map_bytes: state.map.memory_bytes(),
+            sectors_kept: zones().map(|zone| zone.kept).sum(),
+            snapshots: state.maps.snapshots.len() as u32,
+            extents: state.maps.extents(),
+            map_bytes: state.maps.memory_bytes(),
             zones: zones().count() as u32,
             zones_free: state.zones.free(),
             zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
@@ -74,8 +84,17 @@ impl Engine {
         }
     }
 
-    /// Runs of sectors that have a place, and that have none.
-    pub(crate) fn mapped(&self, lba: u64, sectors: u64, runs_max: usize) -> Vec<MappedRun> {
+    /// Runs of sectors of a snapshot, or of the volume, that have a place, and that have none.
+    ///
+    /// # Errors
+    /// `Unavailable` if the snapshot is gone.
+    pub(crate) fn mapped(
+        &self,
+        at: Option<u64>,
+        lba: u64,
+        sectors: u64,
+        runs_max: usize,
+    ) -> StoreResult<Vec<MappedRun>> {
         let (shape, end) = (self.drive.layout.shape, lba + sectors);
         let mut runs: Vec<MappedRun> = Vec::new();
         let mut add = |from: u64, to: u64, mapped: bool| {
@@ -88,19 +107,19 @@ impl Engine {
             runs.len() > runs_max
         };
         let state = self.state.borrow();
-        let mut at = lba;
-        while at < end {
-            let next = state.map.next(at).map(|extent| extent.part(&(at..end), shape.stride()));
-            let Some(extent) = next.filter(|extent| extent.sectors > 0) else { break };
-            if add(at, extent.lba, false) || add(extent.lba, extent.end(), true) {
-                break;
-            }
-            at = extent.end();
+        let (mut next, mut full) = (lba, false);
+        while next < end && !full {
+            // A snapshot's extents come from several maps: some at a time, of which most answers need no more.
+            let to = end.min(next + MAPPED_STEP);
+            state.maps.within(at, next..to, |extent| {
+                full = full || add(next, extent.lba, false) || add(extent.lba, extent.end(), true);
+                next = extent.end();
+            })?;
+            full = full || add(next, to, false);
+            next = to;
         }
-        if at < end {
-            add(at, end, false);
-        }
+        drop(state);
         runs.truncate(runs_max);
-        runs
+        Ok(runs)
     }
 }

@@ -51,11 +51,14 @@ impl Place {
     /// The place of sectors whose data is lost: they were written, and cannot be read.
     pub const LOST: Self = Self((1 << (BLOCK_BITS + SECTOR_BITS)) - 1);
 
-    /// Sector `sector` of the record that begins at `record`. `None` if that takes more than 48 bits or would be [`Self::LOST`].
+    /// The place, in the map of a snapshot, of sectors that had none when the snapshot was taken.
+    pub const HOLE: Self = Self(Self::LOST.0 - 1);
+
+    /// Sector `sector` of the record that begins at `record`. `None` if that takes more than 48 bits or would be [`Self::LOST`] or [`Self::HOLE`].
     pub fn new(record: Lba, sector: u32) -> Option<Self> {
         let named = record.0 < 1 << BLOCK_BITS && sector < 1 << SECTOR_BITS;
         let place = Self(record.0.wrapping_shl(SECTOR_BITS) | u64::from(sector));
-        (named && place != Self::LOST).then_some(place)
+        (named && place.is_stored()).then_some(place)
     }
 
     /// The place, or [`Self::LOST`], whose [`Self::bits`] these are. `None` above 48 bits.
@@ -66,6 +69,11 @@ impl Place {
     /// A number of 48 bits that stands for it.
     pub fn bits(self) -> u64 {
         self.0
+    }
+
+    /// It is neither [`Self::LOST`] nor [`Self::HOLE`].
+    pub(crate) fn is_stored(self) -> bool {
+        self.0 < Self::HOLE.0
     }
 
     /// The block at which its record begins.
@@ -81,7 +89,7 @@ impl Place {
     /// The place `sectors` sectors on, where all records between are full ones of size `stride`. (TL-PLACE-1, TL-PLACE-2)
     #[must_use]
     pub fn advance(self, sectors: u32, stride: Stride) -> Self {
-        if self == Self::LOST {
+        if !self.is_stored() {
             return self;
         }
         let sector = u64::from(self.sector()) + u64::from(sectors);
@@ -120,7 +128,8 @@ mod tests {
     fn only_48_bits_are_a_place() {
         let last = (1 << 37) - 1;
         assert_eq!(Place::new(Lba(last), 2047), None, "that is LOST");
-        assert_eq!(Place::new(Lba(last), 2046).map(Place::bits), Some((1 << 48) - 2));
+        assert_eq!(Place::new(Lba(last), 2046), None, "that is HOLE");
+        assert_eq!(Place::new(Lba(last), 2045).map(Place::bits), Some((1 << 48) - 3));
         for (record, sector) in [(1 << 37, 0), (u64::MAX, 0), (0, 2048), (0, u32::MAX), (1 << 53, 5)] {
             assert_eq!(Place::new(Lba(record), sector), None, "{record} {sector}");
         }

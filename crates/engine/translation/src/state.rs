@@ -4,13 +4,15 @@ use bytes::Bytes;
 use shingle_runtime::Instant;
 
 use crate::failure::Failure;
+use crate::format::Move;
 use crate::layout::Shape;
-use crate::map::{Extent, ExtentMap};
+use crate::map::Extent;
 use crate::place::Place;
 use crate::room::COPY_RESERVE;
+use crate::snapshot::{Fate, Maps};
 use crate::stats::Counters;
 use crate::write::{COPIES, Frontier, Router, STREAMS, of_writes};
-use crate::zones::{Status, ZoneTable};
+use crate::zones::ZoneTable;
 
 /// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,9 @@ pub(crate) struct Attached {
 
 /// A volume's state.
 pub(crate) struct State {
-    pub(crate) map: ExtentMap,
+    pub(crate) maps: Maps,
+    /// Size of the volume.
+    pub(crate) sectors: u64,
     pub(crate) zones: ZoneTable,
     /// By stream.
     pub(crate) frontiers: [Frontier; STREAMS as usize],
@@ -51,6 +55,8 @@ pub(crate) struct State {
     pub(crate) waiting_since: Option<Instant>,
     /// A controller, in place of the volume's own cleaner.
     pub(crate) attached: Option<Attached>,
+    /// Callers' writes wait before they are numbered, while the volume as a whole is changed.
+    pub(crate) held: bool,
     /// Bytes that a controller wants to find again.
     pub(crate) saved: Bytes,
     /// Reason why the volume has stopped, if it has.
@@ -63,9 +69,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(shape: Shape, open_max: Option<u32>, zones: ZoneTable, map: ExtentMap) -> Self {
+    pub(crate) fn new(shape: Shape, open_max: Option<u32>, zones: ZoneTable, maps: Maps, sectors: u64) -> Self {
         Self {
-            map,
+            maps,
+            sectors,
             zones,
             shape,
             open_max,
@@ -77,6 +84,7 @@ impl State {
             reclaim: false,
             waiting_since: None,
             attached: None,
+            held: false,
             saved: Bytes::new(),
             stopped: None,
             hopeless: false,
@@ -90,17 +98,29 @@ impl State {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// Gives sectors a place, or none. (TL-ZONE-1)
-    pub(crate) fn place(&mut self, shape: Shape, lba: u64, sectors: u32, place: Option<Place>) {
-        let Self { map, zones, emptied, .. } = self;
-        map.replace(lba..lba + u64::from(sectors), place, |Extent { sectors, place, .. }| {
+    /// Gives sectors of the volume a place, or none. (TL-ZONE-1)
+    pub(crate) fn place(&mut self, lba: u64, sectors: u64, place: Option<Place>) {
+        let Self { maps, zones, emptied, shape, .. } = self;
+        maps.write(lba..lba + sectors, place, |Extent { sectors, place, .. }, fate| {
             let zone = shape.zone_of(place);
-            zones.take_live(zone, u64::from(sectors));
-            *emptied |= zones.get(zone).is_some_and(|zone| zone.live == 0 && zone.status == Status::Closed);
+            match fate {
+                Fate::Freed => *emptied |= zones.take_live(zone, u64::from(sectors)),
+                Fate::Kept => zones.add_kept(zone, u64::from(sectors)),
+            }
         });
         if let Some(place) = place {
-            zones.add_live(shape.zone_of(place), u64::from(sectors));
+            zones.add_live(shape.zone_of(place), sectors);
         }
+    }
+
+    /// Moves sectors to another place, whosever they are. (TL-ZONE-1)
+    pub(crate) fn relocate(&mut self, moved: &Move) {
+        let (live, kept) = self.maps.relocate(moved);
+        let [from, to] = [moved.from, moved.to].map(|place| self.shape.zone_of(place));
+        self.zones.add_live(to, live + kept);
+        self.zones.add_kept(to, kept);
+        self.zones.take_kept(from, kept);
+        self.emptied |= self.zones.take_live(from, live + kept);
     }
 
     /// Blocks that writers may still use.

@@ -39,9 +39,13 @@ pub struct VolumeStats {
     pub counters: Counters,
     /// Sectors that hold data.
     pub sectors_mapped: u64,
-    /// Extents of the map.
+    /// Those of them that only snapshots have.
+    pub sectors_kept: u64,
+    /// Snapshots.
+    pub snapshots: u32,
+    /// Extents of all maps.
     pub extents: u64,
-    /// Bytes of memory of the map.
+    /// Bytes of memory of the maps.
     pub map_bytes: u64,
     /// Data zones.
     pub zones: u32,

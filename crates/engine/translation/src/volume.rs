@@ -22,6 +22,7 @@ use crate::format::{ENGINE, VERSION};
 use crate::identity::{Identity, identity, log_config, log_error};
 use crate::layout::Layout;
 use crate::recovery::{RecoveryReport, find};
+use crate::snapshot::{SnapshotInfo, SnapshotView};
 use crate::stats::VolumeStats;
 
 /// A volume by its superblock.
@@ -29,7 +30,7 @@ use crate::stats::VolumeStats;
 pub struct Identified {
     /// Its identity.
     pub store: StoreId,
-    /// Its size.
+    /// Its size when it was made.
     pub size_bytes: u64,
     /// Bytes of a sector.
     pub sector_bytes: u64,
@@ -150,6 +151,49 @@ impl Volume {
         self.engine.stats()
     }
 
+    /// Takes a snapshot: the volume as it is, with all writes that have been answered. Durable when it returns, and it waits for the longest
+    /// write that is under way and for two flushes. Others wait meanwhile.
+    ///
+    /// # Errors
+    /// `Invalid` if the name is taken or is none; `Unavailable` once the volume has stopped; `Device`.
+    pub async fn take_snapshot(&self, name: &str) -> StoreResult<()> {
+        self.engine.take_snapshot(name).await
+    }
+
+    /// Removes a snapshot for good. What it alone kept becomes room.
+    ///
+    /// # Errors
+    /// `Invalid` if there is no snapshot of that name; `Unavailable` once the volume has stopped; `Device`.
+    pub async fn remove_snapshot(&self, name: &str) -> StoreResult<()> {
+        self.engine.remove_snapshot(name).await
+    }
+
+    /// Snapshots, the oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.engine.snapshots()
+    }
+
+    /// A snapshot, as a disk that can be read.
+    ///
+    /// # Errors
+    /// `Invalid` if there is no snapshot of that name.
+    pub fn at_snapshot(&self, name: &str) -> StoreResult<SnapshotView> {
+        SnapshotView::new(&self.engine, name)
+    }
+
+    /// Changes the size. What lies behind a smaller one is gone, but for snapshots. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive has no room for such a volume; `Unavailable` once the volume has stopped; `Device`.
+    pub async fn resize(&self, bytes: u64) -> StoreResult<()> {
+        self.engine.resize(bytes).await
+    }
+
+    /// The largest size that [`resize`](Self::resize) takes.
+    pub fn size_max_bytes(&self) -> u64 {
+        self.engine.size_max_bytes()
+    }
+
     /// A handle for a controller, which takes the place of the volume's own cleaner.
     pub fn control(&self) -> Control {
         Control::attach(&self.engine)
@@ -197,8 +241,7 @@ async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> StoreResult<
 
 impl BlockStore for Volume {
     fn size_bytes(&self) -> u64 {
-        let layout = &self.engine.drive.layout;
-        layout.shape.bytes(layout.sectors)
+        self.engine.drive.layout.shape.bytes(self.engine.state.borrow().sectors)
     }
 
     fn sector_bytes(&self) -> u64 {
@@ -209,7 +252,7 @@ impl BlockStore for Volume {
         let sectors = self.sectors(offset, length);
         async move {
             let (lba, sectors) = sectors?;
-            self.engine.read(lba, sectors).await
+            self.engine.read(None, lba, sectors).await
         }
         .boxed_local()
     }
@@ -234,7 +277,8 @@ impl BlockStore for Volume {
     }
 
     fn mapped(&self, offset: u64, length: u64, runs_max: usize) -> LocalStoreFuture<'_, Vec<MappedRun>> {
-        let runs = self.sectors(offset, length).map(|(lba, sectors)| self.engine.mapped(lba, sectors, runs_max));
+        let runs =
+            self.sectors(offset, length).and_then(|(lba, sectors)| self.engine.mapped(None, lba, sectors, runs_max));
         ready(runs).boxed_local()
     }
 }

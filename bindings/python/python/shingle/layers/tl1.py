@@ -124,7 +124,7 @@ def tl1(choose=cheapest, cache_zones=100, idle_s=1.0, sequential=2048):
 def is_due(bases, most, idle):
     """The cache is full by its written blocks, or the volume is idle and a zone of the cache is written to no more."""
     zones = yield control.zones()
-    cached = [zone for zone in zones if zone["live"] > 0 and not zone["stuck"] and zone["name"] not in bases]
+    cached = [zone for zone in zones if zone["live"] > zone["kept"] and not zone["stuck"] and zone["name"] not in bases]
     closed = any(zone["used"] in ("written", "copied") for zone in cached)
     return sum(zone["blocks"] for zone in cached) >= most or (idle and closed)
 
@@ -132,6 +132,7 @@ def is_due(bases, most, idle):
 def clean(shape, bases, census, work, idle_s):
     """Moves what lives in a zone, or merges homes. False if there is nothing to do, or no room."""
     if work is None:
+        yield control.reclaim()  # Zones that only snapshots need are left to the volume's own cleaner.
         return False
     zone, homes = work
     room = min((yield control.room()), shape["zone_blocks"])

@@ -8,10 +8,10 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::json;
 use shingle_base::ByteSize;
 use shingle_store_api::BlockStore;
-use shingle_translation::{Extent, RecoveryReport, Volume as Store};
+use shingle_translation::{Extent, RecoveryReport};
 
 use super::look::report_json;
-use super::opened::examined;
+use super::opened::{examined, named};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{Progress, counted};
 
@@ -55,7 +55,19 @@ impl Check {
     pub(crate) fn run(self) -> Outcome {
         let checked = shingle_runtime::real::run(|rt| async move {
             let (volume, report) = examined(&self.drive, &rt, true).await?;
-            let found = verify(&volume).await;
+            let mut found = Findings::default();
+            let control = volume.control();
+            let all = volume.stats().sectors_mapped * volume.sector_bytes();
+            verify(&volume, |from| control.extents(from, WINDOW), all, &mut found).await;
+            for snapshot in volume.snapshots() {
+                // Sectors that it shares with the volume, or with a younger one, are read with that one.
+                let view = volume.at_snapshot(&snapshot.name).map_err(|error| named(&self.drive, &error))?;
+                let mut kept = Findings { verified_bytes: found.verified_bytes, ..Findings::default() };
+                verify(&view, |from| view.kept(from, WINDOW), all, &mut kept).await;
+                found.verified_bytes = kept.verified_bytes;
+                let named = |bad: Bad| Bad { why: format!("snapshot {}: {}", snapshot.name, bad.why), ..bad };
+                kept.bad.into_iter().map(named).for_each(|bad| found.add(bad));
+            }
             Ok::<_, Failure>((volume.store().to_string(), report, found))
         });
         let (store, report, found) = checked.map_err(|error| Failure::from(error).not_run())??;
@@ -121,19 +133,22 @@ fn warnings(report: &RecoveryReport) -> Vec<String> {
     mended.chain(damaged).collect()
 }
 
-/// Reads all that the map names, each window of it in the order of the drive.
-async fn verify(volume: &Store) -> Findings {
-    let (mut found, mut progress) = (Findings::default(), Progress::new());
-    let (control, sector) = (volume.control(), volume.sector_bytes());
-    let all = volume.stats().sectors_mapped * sector;
+/// Reads all that a map names, each window of it in the order of the drive.
+async fn verify(
+    store: &dyn BlockStore,
+    extents: impl Fn(u64) -> (Vec<Extent>, Option<u64>),
+    all: u64,
+    found: &mut Findings,
+) {
+    let (mut progress, sector) = (Progress::new(), store.sector_bytes());
     let mut from = Some(0);
     while let Some(start) = from {
-        let (mut extents, next) = control.extents(start, WINDOW);
+        let (mut extents, next) = extents(start);
         from = next;
         extents.sort_by_key(|extent| extent.place.bits());
         let reads = extents.iter().flat_map(|extent| pieces(extent, sector)).map(|(first, sectors)| async move {
             let mut bad = Vec::new();
-            read(volume, first, sectors, &mut bad).await;
+            read(store, first, sectors, &mut bad).await;
             (sectors, bad)
         });
         let mut reads = stream::iter(reads).buffered(DEPTH);
@@ -146,7 +161,6 @@ async fn verify(volume: &Store) -> Findings {
         }
     }
     found.bad.sort_by_key(|bad| bad.first);
-    found
 }
 
 /// An extent in reads: first sectors and lengths.
@@ -156,16 +170,16 @@ fn pieces(extent: &Extent, sector_bytes: u64) -> impl Iterator<Item = (u64, u64)
 }
 
 /// Reads sectors; if some of them cannot be had, finds out which.
-fn read<'a>(volume: &'a Store, first: u64, sectors: u64, bad: &'a mut Vec<Bad>) -> LocalBoxFuture<'a, ()> {
+fn read<'a>(store: &'a dyn BlockStore, first: u64, sectors: u64, bad: &'a mut Vec<Bad>) -> LocalBoxFuture<'a, ()> {
     async move {
-        let sector = volume.sector_bytes();
-        match volume.read(first * sector, sectors * sector).await {
+        let sector = store.sector_bytes();
+        match store.read(first * sector, sectors * sector).await {
             Ok(_) => {}
             Err(error) if sectors == 1 => bad.push(Bad { first, sectors, why: error.message }),
             Err(_) => {
                 let half = sectors / 2;
-                read(volume, first, half, bad).await;
-                read(volume, first + half, sectors - half, bad).await;
+                read(store, first, half, bad).await;
+                read(store, first + half, sectors - half, bad).await;
             }
         }
     }

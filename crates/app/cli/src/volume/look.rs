@@ -53,6 +53,10 @@ fn tell(volume: &Store, stats: &VolumeStats, report: &RecoveryReport) {
     say!("size      {}", size(volume.size_bytes()));
     say!("sector    {} bytes", volume.sector_bytes());
     say!("used      {}", size(stats.sectors_mapped * volume.sector_bytes()));
+    if stats.snapshots > 0 {
+        let kept = size(stats.sectors_kept * volume.sector_bytes());
+        say!("snapshots {}, which keep {kept} of that", stats.snapshots);
+    }
     say!("extents   {}, {} of memory", stats.extents, size(stats.map_bytes));
     say!("zones     {} for data: {} free, {} broken", stats.zones, stats.zones_free, stats.zones_broken);
     let RecoveryReport { zones_scanned, pairs, .. } = report;
@@ -88,7 +92,9 @@ impl Dump {
 
 fn stats_json(volume: &Store, stats: &VolumeStats) -> Value {
     json!({ "size_bytes": volume.size_bytes(), "sector_bytes": volume.sector_bytes(),
-            "used_bytes": stats.sectors_mapped * volume.sector_bytes(), "extents": stats.extents,
+            "size_max_bytes": volume.size_max_bytes(),
+            "used_bytes": stats.sectors_mapped * volume.sector_bytes(),
+            "kept_bytes": stats.sectors_kept * volume.sector_bytes(), "snapshots": stats.snapshots, "extents": stats.extents,
             "map_bytes": stats.map_bytes, "zones": stats.zones, "zones_free": stats.zones_free,
             "zones_broken": stats.zones_broken })
 }
@@ -121,5 +127,6 @@ fn zone_json(zone: &ZoneView) -> Value {
         ZoneUse::Dead => "dead",
     };
     json!({ "zone": zone.name.zone.0, "generation": zone.name.generation, "use": used, "live_sectors": zone.live,
+            "kept_sectors": zone.kept,
             "blocks": zone.blocks })
 }

@@ -9,6 +9,8 @@ mod look;
 mod ls;
 mod opened;
 mod remove;
+mod resize;
+mod snapshot;
 
 use clap::Subcommand;
 
@@ -33,6 +35,11 @@ pub(crate) enum Volume {
     Check(check::Check),
     /// Print a volume's state, as JSON.
     Dump(look::Dump),
+    /// Change a volume's size: `shingle volume resize disk.shingle 20GiB`
+    Resize(resize::Resize),
+    /// Keep a volume as it is now: `shingle volume snapshot take disk.shingle before-upgrade`
+    #[command(subcommand, long_about = snapshot::ABOUT)]
+    Snapshot(snapshot::Snapshot),
     /// Remove a volume; its data is lost. Asks first.
     Rm(remove::Remove),
     /// Serve volumes over NBD, until a signal: `shingle volume export disk.shingle`
@@ -51,6 +58,8 @@ impl Volume {
             Self::Stat(stat) => stat.run(),
             Self::Check(check) => check.run(),
             Self::Dump(dump) => dump.run(),
+            Self::Resize(resize) => resize.run(),
+            Self::Snapshot(snapshot) => snapshot.run(),
             Self::Rm(remove) => remove.run(),
             Self::Export(export) => export.run(),
             Self::Attach(attach) => attach.run(),

@@ -10,6 +10,7 @@ mod exports;
 mod owner;
 mod place;
 mod serving;
+mod snapshots;
 
 use crate::error::Result;
 use crate::server::start_log;
@@ -17,6 +18,7 @@ use crate::server::start_log;
 pub use exports::{Exports, TlsFiles, VolumeExport};
 pub use place::Place;
 pub use serving::{Served, Stop};
+pub use snapshots::{SnapshotLine, SnapshotWish, ask as ask_for_snapshots};
 
 /// Serves volumes until the future of `ready` completes, which is made once clients can connect: it is to end when a stop is wanted.
 /// Signals before that end the start. Standard error gets the log.

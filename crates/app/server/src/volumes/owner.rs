@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use shingle_runtime::Runtime;
 use shingle_runtime::owner::{Calls, Closing, Desk};
-use shingle_store_api::{BlockStore, StoreError};
-use shingle_translation::{Options, RecoveryReport, Volume};
+use shingle_store_api::{BlockStore, StoreError, StoreResult};
+use shingle_translation::{Options, RecoveryReport, SnapshotView, Volume};
 use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
 
@@ -21,13 +21,39 @@ const PLACES: usize = 4096;
 
 /// State of the thread.
 pub(super) struct Core {
+    rt: Runtime,
     volume: Volume,
     closing: Closing,
+}
+
+/// State of a snapshot's desk.
+pub(super) struct SnapshotCore {
+    view: SnapshotView,
+    closing: Closing,
+}
+
+impl SnapshotCore {
+    pub(super) fn store(&self) -> &dyn BlockStore {
+        &self.view
+    }
 }
 
 impl Core {
     pub(super) fn store(&self) -> &dyn BlockStore {
         &self.volume
+    }
+
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// A desk of its own for a snapshot, which is served until nobody has it.
+    pub(super) fn snapshot(&self, name: &str) -> StoreResult<Desk<SnapshotCore>> {
+        let core = Rc::new(SnapshotCore { view: self.volume.at_snapshot(name)?, closing: Closing::default() });
+        let (desk, calls) = Desk::with_places(QUEUE_DEPTH, PLACES);
+        let rt = self.rt.clone();
+        self.rt.spawn_detached(async move { calls.serve(rt, core, |core| &core.closing).await });
+        Ok(desk)
     }
 }
 
@@ -35,6 +61,8 @@ impl Core {
 pub(super) struct Owner {
     /// For people: the drive's path, and another name of it.
     pub(super) called: String,
+    /// The drive's node or file.
+    pub(super) node: PathBuf,
     pub(super) desk: Desk<Core>,
     /// The drive is a disk that turns.
     pub(super) rotational: bool,
@@ -48,6 +76,7 @@ pub(super) struct Owner {
 /// The owner's report once the volume is open.
 struct Opened {
     called: String,
+    node: PathBuf,
     rotational: bool,
     sector_bytes: u64,
 }
@@ -67,8 +96,8 @@ impl Owner {
             Error::new(ErrorKind::Drive, words)
         };
         match told.await.map_err(lost)? {
-            Ok(Opened { called, rotational, sector_bytes }) => {
-                Ok(Self { called, desk, rotational, sector_bytes, closed, ended })
+            Ok(Opened { called, node, rotational, sector_bytes }) => {
+                Ok(Self { called, node, desk, rotational, sector_bytes, closed, ended })
             }
             Err(error) => {
                 // The drive is free again then.
@@ -118,7 +147,7 @@ async fn own(
     if tell.send(Ok(opened)).is_err() {
         return;
     }
-    let core = Rc::new(Core { volume: volume.clone(), closing: Closing::default() });
+    let core = Rc::new(Core { rt: rt.clone(), volume: volume.clone(), closing: Closing::default() });
     calls.serve(rt, core, |core| &core.closing).await;
     // Nobody may be waiting.
     let _ = end.send(volume.close().await);
@@ -138,7 +167,7 @@ async fn open(rt: &Runtime, drive: &Path, options: Options) -> Result<(Volume, O
     // A file is on a disk of some kind; clients that order their requests do no harm.
     let rotational = shingle_zoned_linux::describe(&node).is_ok_and(|drive| drive.rotational);
     let sector_bytes = volume.sector_bytes();
-    Ok((volume, Opened { called, rotational, sector_bytes }))
+    Ok((volume, Opened { called, node, rotational, sector_bytes }))
 }
 
 fn tell_of(called: &str, report: &RecoveryReport) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
 use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Server, Tls, TlsUse};
 use shingle_runtime::owner::Desk;
 use shingle_translation::Options;
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 use super::exports::{Exports, TlsFiles};
 use super::owner::{Core, Owner};
 use super::place::Place;
+use super::snapshots::{Subject, answering};
 use crate::error::{Error, ErrorKind, Result};
 use crate::reports::notify::Manager;
 use crate::signals::Signals;
@@ -23,6 +25,9 @@ use crate::signals::Signals;
 const STOP_PATIENCE: Duration = Duration::from_mins(5);
 /// Pause between two signs of life to the service manager, and two looks for owners that are gone.
 const LIFE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Answers to commands about a volume: never ends by itself.
+type Answers = BoxFuture<'static, ()>;
 
 /// Volumes that are served.
 #[derive(Clone, Debug)]
@@ -63,7 +68,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
         begun = begin(&exports, tls, &mut owners) => begun,
         () = signals.any() => return close(owners).await,
     };
-    let (server, listeners, served) = match begun {
+    let (server, listeners, served, answers) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             // Its error says more than theirs.
@@ -78,6 +83,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
         tokio::select! {
             () = ready(served, Stop(signals)) => {}
             () = live(&manager, &desks) => {}
+            _ = join_all(answers) => {}
         }
         drop(desks);
         manager.stopping(STOP_PATIENCE);
@@ -126,10 +132,11 @@ async fn begin(
     exports: &Exports,
     tls: Option<Tls>,
     owners: &mut Vec<Owner>,
-) -> Result<(Server, Vec<Listener>, Served)> {
+) -> Result<(Server, Vec<Listener>, Served, Vec<Answers>)> {
     let with_tls = tls.is_some();
     let server = Server::new(ServerOptions { tls, ..ServerOptions::default() });
     let options = Options { accept_loss: exports.accept_loss, ..Options::default() };
+    let mut answers: Vec<Answers> = Vec::new();
     for volume in &exports.volumes {
         let owner = Owner::start(volume.drive.clone(), options).await?;
         let about = About {
@@ -140,11 +147,14 @@ async fn begin(
             rotational: owner.rotational,
             ..About::new(volume.name.clone())
         };
-        let (desk, called) = (owner.desk.clone(), owner.called.clone());
+        let (desk, called, node) = (owner.desk.clone(), owner.called.clone(), owner.node.clone());
         owners.push(owner);
+        let subject = Subject { desk: desk.clone(), server: server.clone(), about: about.clone() };
         let export = Export::of(desk, Core::store, about).await;
         let refused = |error: std::io::Error| Error::new(ErrorKind::Config, format!("{called}: {error}"));
         server.add(export.map_err(refused)?).map_err(refused)?;
+        subject.offer_all().await.map_err(|words| Error::new(ErrorKind::Store, format!("{called}: {words}")))?;
+        answers.push(answering(&node, subject).map_err(|error| Error::system(&called, &error))?.boxed());
     }
     let mut places = exports.places.clone();
     let mut listeners = Vec::new();
@@ -157,6 +167,7 @@ async fn begin(
         server,
         listeners,
         Served { uris: uris.collect(), sector_bytes: owners.iter().map(|owner| owner.sector_bytes).collect() },
+        answers,
     ))
 }
 
@@ -170,6 +181,6 @@ async fn live(manager: &Manager, desks: &[Desk<Core>]) {
 
 /// Closes the volumes side by side; with the first error.
 async fn close(owners: Vec<Owner>) -> Result<()> {
-    let closed = futures_util::future::join_all(owners.into_iter().map(Owner::close)).await;
+    let closed = join_all(owners.into_iter().map(Owner::close)).await;
     closed.into_iter().collect()
 }

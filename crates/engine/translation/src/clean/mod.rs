@@ -39,14 +39,20 @@ impl Engine {
     pub(crate) async fn living_in(self: &Rc<Self>, zone: ZoneId) -> Sources {
         let pins = vec![Pin::new(self, zone)];
         let (shape, mut extents) = (self.drive.layout.shape, Vec::new());
-        let mut from = Some(0);
-        while let Some(next) = from {
-            from = self.state.borrow().map.some(next, STEP, |extent| {
-                if shape.zone_of(extent.place) == zone && extent.end() > next {
-                    extents.push(extent.part(&(next..u64::MAX), shape.stride()));
-                }
-            });
-            self.rt.yield_now().await;
+        let snapshots =
+            self.state.borrow().maps.snapshots.iter().map(|snapshot| Some(snapshot.number)).collect::<Vec<_>>();
+        for at in std::iter::once(None).chain(snapshots) {
+            let mut from = Some(0);
+            while let Some(next) = from {
+                from = self.state.borrow().maps.map(at).and_then(|map| {
+                    map.some(next, STEP, |extent| {
+                        if shape.zone_of(extent.place) == zone && extent.end() > next {
+                            extents.push(extent.part(&(next..u64::MAX), shape.stride()));
+                        }
+                    })
+                });
+                self.rt.yield_now().await;
+            }
         }
         Sources { windows: windows(extents), pins }
     }

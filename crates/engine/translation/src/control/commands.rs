@@ -11,7 +11,6 @@ use super::{Control, PATIENCE, ZoneName};
 use crate::clean::{Copied, Sources};
 use crate::failure::Failure;
 use crate::map::Extent;
-use crate::place::Place;
 use crate::read::Pin;
 use crate::state::LowWater;
 use crate::write::{HEAD, Route, TAKEN};
@@ -94,14 +93,18 @@ impl Control {
                 return Err(refused("the ranges are not in order"));
             }
             last = range.end;
-            self.engine.state.borrow().map.within(range.clone(), |extent: Extent| {
-                let zone = shape.zone_of(extent.place);
-                let wanted = extent.place != Place::LOST && from.is_none_or(|name| name.zone == zone);
-                if wanted && extents.len() <= COPY_EXTENTS_MAX {
-                    extents.push(extent);
-                    zones.insert(zone);
-                }
-            });
+            let state = self.engine.state.borrow();
+            // Those of snapshots only where a zone is to be emptied.
+            for map in state.maps.all().take(if from.is_some() { usize::MAX } else { 1 }) {
+                map.within(range.clone(), |extent: Extent| {
+                    let zone = shape.zone_of(extent.place);
+                    let wanted = extent.place.is_stored() && from.is_none_or(|name| name.zone == zone);
+                    if wanted && extents.len() <= COPY_EXTENTS_MAX {
+                        extents.push(extent);
+                        zones.insert(zone);
+                    }
+                });
+            }
         }
         if extents.len() > COPY_EXTENTS_MAX {
             return Err(refused("the ranges have more than a million extents: copy them in parts"));

@@ -47,6 +47,8 @@ pub struct ZoneView {
     pub used: ZoneUse,
     /// Sectors that live in it.
     pub live: u64,
+    /// Those of them that only snapshots have.
+    pub kept: u64,
     /// Blocks that are written in it.
     pub blocks: u32,
     /// Zones that were opened after it, in this life of the volume.
@@ -57,7 +59,7 @@ pub struct ZoneView {
     pub stuck: bool,
 }
 
-/// Sizes that never change.
+/// Sizes. All but the first never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Size of the volume.
@@ -75,12 +77,12 @@ pub struct Shape {
 }
 
 impl Control {
-    /// Sizes that never change.
+    /// Sizes. All but the first never change.
     pub fn shape(&self) -> Shape {
         let layout = &self.engine.drive.layout;
         let shape = layout.shape;
         Shape {
-            sectors: layout.sectors,
+            sectors: self.engine.state.borrow().sectors,
             sector_bytes: shape.bytes(1),
             zones: layout.data_zones.len() as u32,
             zone_sectors: u64::from(shape.full_sectors()),
@@ -108,6 +110,7 @@ impl Control {
                 (Status::Closed, true) => ZoneUse::Copied,
             },
             live: zone.live,
+            kept: zone.kept,
             blocks: zone.next,
             age: state.opened - zone.order,
             run: is_run(zone.stream),
@@ -116,10 +119,10 @@ impl Control {
         state.zones.iter().map(view).collect()
     }
 
-    /// Up to `most` extents of the map from sector `from` on, and where the next ones begin; `None` at the end.
+    /// Up to `most` extents of the map, without those of snapshots, from sector `from` on, and where the next ones begin; `None` at the end.
     pub fn extents(&self, from: u64, most: usize) -> (Vec<Extent>, Option<u64>) {
         let mut extents = Vec::new();
-        let next = self.engine.state.borrow().map.some(from, most.min(1 << 16), |extent| extents.push(extent));
+        let next = self.engine.state.borrow().maps.live.some(from, most.min(1 << 16), |extent| extents.push(extent));
         (extents, next)
     }
 

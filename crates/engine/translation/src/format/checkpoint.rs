@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use shingle_base::ZoneId;
 use shingle_base::wire::Fields;
+use shingle_runtime::UnixTime;
 
-use super::{push_six, six};
+use super::{push_six, six, snapshot_name};
 use crate::map::Extent;
 use crate::place::Place;
 
@@ -15,6 +16,9 @@ const PART_BYTES: usize = 64 << 10;
 const ZONES: u8 = 1;
 const EXTENTS: u8 = 2;
 const SAVED: u8 = 3;
+const SIZE: u8 = 4;
+const SNAPSHOT: u8 = 5;
+const KEPT: u8 = 6;
 
 /// Bytes of a zone.
 pub(crate) const ZONE_BYTES: usize = 18;
@@ -34,6 +38,17 @@ pub(crate) struct ZoneEntry {
     pub(crate) covered: u32,
 }
 
+/// A snapshot, as a checkpoint has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotEntry {
+    /// Its number.
+    pub(crate) number: u64,
+    /// Size of the volume then.
+    pub(crate) sectors: u64,
+    pub(crate) taken: UnixTime,
+    pub(crate) name: String,
+}
+
 /// A part of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -41,22 +56,36 @@ pub(crate) enum Part {
     Extents(Vec<Extent>),
     /// Bytes of a controller.
     Saved(Bytes),
+    /// Sectors of the volume; those that it was made with, if there is no such part.
+    Size(u64),
+    Snapshot(SnapshotEntry),
+    /// Extents of a snapshot's map, by its number.
+    Kept(u64, Vec<Extent>),
 }
 
 /// Collects entries of one kind into parts.
 pub(crate) struct PartWriter {
-    kind: u8,
+    front: Vec<u8>,
     entry: usize,
     bytes: Vec<u8>,
 }
 
 impl PartWriter {
     pub(crate) fn zones() -> Self {
-        Self { kind: ZONES, entry: ZONE_BYTES, bytes: vec![ZONES] }
+        Self::new(vec![ZONES], ZONE_BYTES)
     }
 
     pub(crate) fn extents() -> Self {
-        Self { kind: EXTENTS, entry: EXTENT_BYTES, bytes: vec![EXTENTS] }
+        Self::new(vec![EXTENTS], EXTENT_BYTES)
+    }
+
+    /// For extents of a snapshot's map.
+    pub(crate) fn kept(number: u64) -> Self {
+        Self::new([&[KEPT][..], &number.to_le_bytes()].concat(), EXTENT_BYTES)
+    }
+
+    fn new(front: Vec<u8>, entry: usize) -> Self {
+        Self { bytes: front.clone(), front, entry }
     }
 
     pub(crate) fn zone(&mut self, entry: &ZoneEntry) {
@@ -80,8 +109,8 @@ impl PartWriter {
 
     /// The part, if it has any entries; others then go to the next one.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
-        let part = std::mem::replace(&mut self.bytes, vec![self.kind]);
-        (part.len() > 1).then_some(part)
+        let part = std::mem::replace(&mut self.bytes, self.front.clone());
+        (part.len() > self.front.len()).then_some(part)
     }
 }
 
@@ -89,6 +118,18 @@ impl Part {
     /// A part with bytes of a controller.
     pub(crate) fn saved(bytes: &[u8]) -> Vec<u8> {
         [&[SAVED], bytes].concat()
+    }
+
+    /// A part with the volume's size.
+    pub(crate) fn size(sectors: u64) -> Vec<u8> {
+        [&[SIZE][..], &sectors.to_le_bytes()].concat()
+    }
+
+    /// A part with a snapshot.
+    pub(crate) fn snapshot(entry: &SnapshotEntry) -> Vec<u8> {
+        let numbers = [entry.number, entry.sectors, entry.taken.nanos];
+        let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
+        std::iter::once(SNAPSHOT).chain(numbers).chain(entry.name.bytes()).collect()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -99,6 +140,18 @@ impl Part {
             ZONES => Self::Zones((0..rest / ZONE_BYTES).map(|_| zone(&mut fields)).collect::<Option<_>>()?),
             EXTENTS => Self::Extents((0..rest / EXTENT_BYTES).map(|_| extent(&mut fields)).collect::<Option<_>>()?),
             SAVED => return Some(Self::Saved(Bytes::copy_from_slice(fields.rest()))),
+            SIZE => Self::Size(fields.counter()?),
+            SNAPSHOT => {
+                let (number, sectors, taken) =
+                    (fields.counter()?, fields.counter()?, UnixTime { nanos: fields.u64()? });
+                let name = snapshot_name(fields.rest())?;
+                return Some(Self::Snapshot(SnapshotEntry { number, sectors, taken, name }));
+            }
+            KEPT => {
+                let number = fields.counter()?;
+                let extents = (0..rest.checked_sub(8)? / EXTENT_BYTES).map(|_| extent(&mut fields));
+                Self::Kept(number, extents.collect::<Option<_>>()?)
+            }
             _ => return None,
         };
         fields.end()?;
@@ -145,7 +198,18 @@ mod tests {
         let mut writer = PartWriter::extents();
         extents.iter().for_each(|extent| writer.extent(extent));
         let other = writer.take().unwrap();
-        assert_eq!(Part::decode(&other), Some(Part::Extents(extents)));
+        assert_eq!(Part::decode(&other), Some(Part::Extents(extents.clone())));
+        let mut writer = PartWriter::kept(7);
+        assert_eq!(writer.take(), None);
+        extents.iter().for_each(|extent| writer.extent(extent));
+        let kept = writer.take().unwrap();
+        assert_eq!(Part::decode(&kept), Some(Part::Kept(7, extents)));
+        assert_eq!(Part::decode(&kept[..kept.len() - 1]), None);
+        let taken = UnixTime { nanos: 3 };
+        let snapshot = SnapshotEntry { number: 1, sectors: 2, taken, name: "before-upgrade".to_owned() };
+        assert_eq!(Part::decode(&Part::snapshot(&snapshot)), Some(Part::Snapshot(snapshot)));
+        assert_eq!(Part::decode(&Part::size(99)), Some(Part::Size(99)));
+        assert_eq!(Part::decode(&Part::size(99)[..8]), None);
         for (bytes, size) in [(bytes, ZONE_BYTES), (other, EXTENT_BYTES)] {
             for cut in (0..bytes.len()).filter(|cut| cut % size != 1) {
                 assert_eq!(Part::decode(&bytes[..cut]), None, "cut at {cut}");

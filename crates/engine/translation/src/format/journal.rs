@@ -2,8 +2,9 @@
 
 use shingle_base::ZoneId;
 use shingle_base::wire::Fields;
+use shingle_runtime::UnixTime;
 
-use super::{push_six, six};
+use super::{push_six, six, snapshot_name};
 use crate::place::Place;
 
 /// Moves of an entry at most, so that it fits a log of the smallest zones.
@@ -49,6 +50,19 @@ pub(crate) enum Entry {
         /// The generation.
         epoch: u64,
     },
+    /// A snapshot was taken; its number is the entry's own.
+    Taken {
+        /// Its name.
+        name: String,
+        taken: UnixTime,
+    },
+    /// A snapshot is removed.
+    Removed {
+        /// Its number.
+        snapshot: u64,
+    },
+    /// The volume has so many sectors from now on; those behind hold nothing.
+    Sized { sectors: u64 },
 }
 
 impl Entry {
@@ -78,6 +92,19 @@ impl Entry {
                 }
             }
             Self::Reset { zone: of, epoch } => zone(4, of, epoch),
+            Self::Taken { name, taken } => {
+                bytes.push(5);
+                bytes.extend(taken.nanos.to_le_bytes());
+                bytes.extend(name.as_bytes());
+            }
+            Self::Removed { snapshot } => {
+                bytes.push(6);
+                bytes.extend(snapshot.to_le_bytes());
+            }
+            Self::Sized { sectors } => {
+                bytes.push(7);
+                bytes.extend(sectors.to_le_bytes());
+            }
         }
         bytes
     }
@@ -85,8 +112,23 @@ impl Entry {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(bytes);
         let kind = fields.u8()?;
-        if kind == 3 {
-            return Self::decode_moves(fields.rest());
+        match kind {
+            3 => return Self::decode_moves(fields.rest()),
+            5 => {
+                let taken = UnixTime { nanos: fields.u64()? };
+                return Some(Self::Taken { name: snapshot_name(fields.rest())?, taken });
+            }
+            6 | 7 => {
+                let number = fields.counter()?;
+                fields.end()?;
+                let removed = kind == 6;
+                return Some(if removed {
+                    Self::Removed { snapshot: number }
+                } else {
+                    Self::Sized { sectors: number }
+                });
+            }
+            _ => {}
         }
         let (zone, epoch) = (ZoneId(fields.u32()?), fields.counter()?);
         let entry = match kind {
@@ -128,6 +170,8 @@ mod tests {
             (Entry::Closed { zone: ZoneId(7), epoch: 0x99, end: 5 }, "0207000000990000000000000005000000"),
             (Entry::Moved(moves), "03060504030201070002080000000004180000000000"),
             (Entry::Reset { zone: ZoneId(7), epoch: 0x99 }, "04070000009900000000000000"),
+            (Entry::Removed { snapshot: 0x99 }, "069900000000000000"),
+            (Entry::Sized { sectors: 0x99 }, "079900000000000000"),
         ] {
             if !matches!(entry, Entry::Moved(_)) {
                 assert_eq!(hex(&entry), golden);
@@ -139,5 +183,9 @@ mod tests {
             }
         }
         assert_eq!(Entry::decode(&[3]), Some(Entry::Moved(Vec::new())));
+        let taken = Entry::Taken { name: "a-1".to_owned(), taken: UnixTime { nanos: 0x99 } };
+        assert_eq!(hex(&taken), "059900000000000000612d31");
+        assert_eq!(Entry::decode(&taken.encode()), Some(taken.clone()));
+        (0..=9).for_each(|cut| assert_eq!(Entry::decode(&taken.encode()[..cut]), None, "a snapshot has a name"));
     }
 }

@@ -9,15 +9,21 @@ mod superblock;
 
 use shingle_record::RecordType;
 
-pub(crate) use checkpoint::{EXTENT_BYTES, Part, PartWriter, ZONE_BYTES, ZoneEntry};
+pub(crate) use checkpoint::{EXTENT_BYTES, Part, PartWriter, SnapshotEntry, ZONE_BYTES, ZoneEntry};
 pub(crate) use journal::{Entry, MOVES_MAX, Move};
-pub(crate) use superblock::Superblock;
+pub(crate) use superblock::{SECTORS_END, Superblock};
 
 /// The number by which a superblock says that a volume is on the drive.
 pub const ENGINE: u32 = 0x4E52_5454; // "TTRN"
 
 /// The version of everything in this module.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// The oldest version that is read: 2 added snapshots and sizes to journal and checkpoints.
+pub(crate) const OLDEST_VERSION: u32 = 1;
+
+/// Bytes of a snapshot's name at most.
+pub(crate) const SNAPSHOT_NAME_MAX: usize = 64;
 
 /// The type of pairs.
 pub(crate) const PAIR: RecordType = RecordType(0x0401);
@@ -30,6 +36,15 @@ pub(crate) const META_ZONE_KIND: u16 = 0x04FF;
 
 /// Bytes of a place, and of a sector's number.
 const SIX: usize = 6;
+
+/// The name of a snapshot: letters, digits, and `.`, `_` and `-` inside. `None` for others.
+pub(crate) fn snapshot_name(bytes: &[u8]) -> Option<String> {
+    let inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    let good = bytes.len() <= SNAPSHOT_NAME_MAX
+        && bytes.iter().all(inside)
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric);
+    good.then(|| String::from_utf8_lossy(bytes).into_owned())
+}
 
 fn push_six(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend_from_slice(&number.to_le_bytes()[..SIX]);

@@ -53,12 +53,12 @@ pub(super) struct Fetch {
 }
 
 impl Engine {
-    /// Reads sectors. (TL-READ-1)
+    /// Reads sectors of a snapshot, or of the volume. (TL-READ-1)
     ///
     /// # Errors
     /// `Corrupt` if some of them are lost or damaged, `Device` if the drive fails.
-    pub(crate) async fn read(self: &Rc<Self>, lba: u64, sectors: u64) -> StoreResult<Bytes> {
-        let fetches = self.fetches(lba, sectors)?;
+    pub(crate) async fn read(self: &Rc<Self>, at: Option<u64>, lba: u64, sectors: u64) -> StoreResult<Bytes> {
+        let fetches = self.fetches(at, lba, sectors)?;
         let data = self.fetch_all(fetches, sectors).await?;
         self.state.borrow_mut().counters.sectors_read += sectors;
         Ok(data)
@@ -89,17 +89,17 @@ impl Engine {
     }
 
     /// The runs that hold sectors, in one step.
-    fn fetches(self: &Rc<Self>, lba: u64, sectors: u64) -> StoreResult<Vec<Fetch>> {
+    fn fetches(self: &Rc<Self>, at: Option<u64>, lba: u64, sectors: u64) -> StoreResult<Vec<Fetch>> {
         let shape = self.drive.layout.shape;
         let mut runs = Vec::new();
         let mut lost = None;
-        self.state.borrow().map.within(lba..lba + sectors, |extent: Extent| {
+        self.state.borrow().maps.within(at, lba..lba + sectors, |extent: Extent| {
             if extent.place == Place::LOST {
                 lost = lost.or(Some(extent.lba));
             } else {
                 Run::add(&mut runs, &extent, shape.bytes(extent.lba - lba) as usize, shape, Reach::CALLER);
             }
-        });
+        })?;
         if let Some(lost) = lost {
             return Err(StoreError::new(StoreErrorKind::Corrupt, format!("sector {lost} of the volume is lost")));
         }

@@ -30,16 +30,16 @@ pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Option
     let mut loaded = load::load(recovered, &drive)?;
     let zones = scan::scan(rt, &drive, &loaded, depth, &mut report).await?;
     report.refuse_unless(options.accept_loss)?;
-    let map = replay::replay(&drive, &mut loaded, &zones, &sequence, &mut report)?;
-    let (table, endings, frontiers) = start::table(&drive, &loaded, &zones, &map, &mut report);
+    let maps = replay::replay(&drive, &mut loaded, &zones, &sequence, &mut report);
+    let (table, endings, frontiers) = start::table(&drive, &loaded, &zones, &maps, &mut report);
     let limits = [drive.geometry.open_zones_max, drive.geometry.active_zones_max];
     let open_max = limits.into_iter().flatten().min();
-    let mut state = State::new(drive.layout.shape, open_max, table, map);
+    let mut state = State::new(drive.layout.shape, open_max, table, maps, loaded.sectors);
     for (stream, zone) in frontiers {
         state.frontiers[usize::from(stream)].zone = Some(zone);
     }
     state.saved = loaded.saved;
-    report.extents = state.map.len();
+    report.extents = state.maps.extents();
     let settles = !report.unknown.is_empty() || zones.iter().any(|zone| zone.scarred);
     let engine = Engine::new(rt, options, drive, sequence, log, state);
     Ok(Found { engine, report, endings, settles })

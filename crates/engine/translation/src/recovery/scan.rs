@@ -172,7 +172,7 @@ fn pair_of(drive: &Drive, header: &Header, bytes: &[u8]) -> Option<Pair> {
 
 fn is_ours(drive: &Drive, pair: &Pair) -> bool {
     let end_of =
-        |lba: u64, sectors: u32| lba.checked_add(u64::from(sectors)).is_some_and(|end| end <= drive.layout.sectors);
+        |lba: u64, sectors: u32| lba.checked_add(u64::from(sectors)).is_some_and(|end| end <= drive.layout.sectors_max);
     pair.kind == crate::format::PAIR
         && pair.sector_shift == drive.layout.shape.sector_shift
         && pair.names.iter().all(|name| end_of(name.lba, name.sectors))

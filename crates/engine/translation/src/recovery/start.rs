@@ -15,8 +15,10 @@ use super::scan::FoundZone;
 use crate::drive::Drive;
 use crate::engine::{Engine, Keeping};
 use crate::format::Entry;
-use crate::map::{Extent, ExtentMap};
+use crate::map::Extent;
 use crate::place::Place;
+use crate::snapshot::Maps;
+use crate::state::State;
 use crate::zones::{Status, Zone, ZoneTable};
 
 /// Zones that streams go on in, by stream.
@@ -27,7 +29,7 @@ pub(super) fn table(
     drive: &Drive,
     loaded: &Loaded,
     zones: &[FoundZone],
-    map: &ExtentMap,
+    maps: &Maps,
     report: &mut RecoveryReport,
 ) -> (ZoneTable, Vec<Ending>, Frontiers) {
     let mut table = ZoneTable::new(&drive.layout.data_zones);
@@ -55,7 +57,7 @@ pub(super) fn table(
             endings.push(Ending::Close { zone, epoch: known.epoch, end: *end, release });
         }
     }
-    count(drive, map, &mut table, report);
+    count(drive, maps, &mut table, report);
     (table, endings, frontiers)
 }
 
@@ -75,16 +77,19 @@ fn frontiers(drive: &Drive, loaded: &Loaded, zones: &[FoundZone]) -> Frontiers {
 }
 
 /// Counts the sectors in zones (TL-ZONE-1), and those whose zone holds nothing.
-fn count(drive: &Drive, map: &ExtentMap, table: &mut ZoneTable, report: &mut RecoveryReport) {
-    map.within(0..drive.layout.sectors, |extent: Extent| {
-        let zone = drive.layout.shape.zone_of(extent.place);
-        let held = table.get(zone).is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
-        if held {
-            table.add_live(zone, u64::from(extent.sectors));
-        } else {
-            report.sectors_lost += u64::from(extent.sectors);
-        }
-    });
+fn count(drive: &Drive, maps: &Maps, table: &mut ZoneTable, report: &mut RecoveryReport) {
+    for (at, map) in maps.all().enumerate() {
+        map.within(0..u64::MAX, |Extent { sectors, place, .. }| {
+            let (zone, sectors) = (drive.layout.shape.zone_of(place), u64::from(sectors));
+            let held = table.get(zone).is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
+            if held {
+                table.add_live(zone, sectors);
+                table.add_kept(zone, if at > 0 { sectors } else { 0 });
+            } else if place != Place::HOLE {
+                report.sectors_lost += sectors;
+            }
+        });
+    }
 }
 
 impl Found {
@@ -139,17 +144,21 @@ impl Engine {
             return;
         }
         let mut state = self.state.borrow_mut();
-        let mut nowhere = Vec::new();
-        state.map.within(0..self.drive.layout.sectors, |extent| {
-            let zone = state.zones.get(self.drive.layout.shape.zone_of(extent.place));
-            let held = zone.is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
-            if !held && extent.place != Place::LOST {
-                nowhere.push(extent);
+        let State { maps, zones, .. } = &mut *state;
+        let shape = self.drive.layout.shape;
+        for map in maps.all_mut() {
+            let mut nowhere = Vec::new();
+            map.within(0..u64::MAX, |extent| {
+                let zone = zones.get(shape.zone_of(extent.place));
+                let held = zone.is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
+                if !held && extent.place.is_stored() {
+                    nowhere.push(extent);
+                }
+            });
+            for extent in nowhere {
+                // Places behind the last one are lost, so one extent is enough, however long.
+                map.replace(extent.lba..extent.end(), Some(Place::LOST), |_| {});
             }
-        });
-        for extent in nowhere {
-            // Places behind the last one are lost, so one extent is enough, however long.
-            state.map.replace(extent.lba..extent.end(), Some(Place::LOST), |_| {});
         }
     }
 }

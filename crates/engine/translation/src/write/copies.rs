@@ -38,9 +38,9 @@ impl Engine {
                 told.extend(piece.done.take());
             }
         }
-        for Move { lba, sectors, to, .. } in &moves {
-            state.place(self.drive.layout.shape, *lba, u32::from(*sectors), Some(*to));
-            state.counters.sectors_copied += u64::from(*sectors);
+        for moved in &moves {
+            state.relocate(moved);
+            state.counters.sectors_copied += u64::from(moved.sectors);
         }
         state.counters.blocks_copied += u64::from(draft.end - draft.from);
         for some in moves.chunks(MOVES_MAX) {
@@ -59,12 +59,10 @@ impl Engine {
         let (mut moves, mut first) = (Vec::new(), piece.lba);
         for Origin { sectors, place: from } in &piece.origins {
             let end = first + u64::from(*sectors);
-            state.map.within(first..end, |Extent { lba, sectors, place }| {
+            state.maps.still_there(first, *sectors, *from, |Extent { lba, sectors, place }| {
                 // Both are at most the piece's length, which is a pair's at most.
-                let (onwards, in_piece) = ((lba - first) as u32, (lba - piece.lba) as u32);
-                if place == from.advance(onwards, stride) {
-                    moves.push(Move { lba, sectors: sectors as u16, from: place, to: to.advance(in_piece, stride) });
-                }
+                let in_piece = (lba - piece.lba) as u32;
+                moves.push(Move { lba, sectors: sectors as u16, from: place, to: to.advance(in_piece, stride) });
             });
             first = end;
         }

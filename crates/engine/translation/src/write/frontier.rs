@@ -24,6 +24,7 @@ impl Engine {
         kind: NameKind,
         data: Vec<Bytes>,
     ) -> Result<(), Failure> {
+        self.room_beside_snapshots(&(lba..lba + sectors), kind == NameKind::Data)?;
         let pieces = pieces_of(lba, sectors, kind, data, self.drive.layout.shape);
         self.send(lba..lba + sectors, pieces)?.await.unwrap_or_else(|_| Err(Failure::gone()))
     }
@@ -66,7 +67,7 @@ impl Engine {
             self.above_low_water().await;
         }
         self.align(stream).await?;
-        let zone = self.frontier_zone(stream).await?;
+        let zone = self.zone_unless_held(stream).await?;
         let draft = self.draft(stream, zone);
         let buffers = self.frame(&draft);
         match self.drive.dev.write(self.drive.block(zone, draft.from), buffers).await {
@@ -80,6 +81,18 @@ impl Engine {
                 self.put_back(stream, draft);
                 self.after_failed_write(stream, zone, from, error).await
             }
+        }
+    }
+
+    /// A zone to write to. Callers' writes wait as long as they are held, so that nothing lies between the answer and their numbering.
+    async fn zone_unless_held(self: &Rc<Self>, stream: u8) -> Result<ZoneId, Failure> {
+        loop {
+            let zone = self.frontier_zone(stream).await?;
+            let released = self.wakes.released.notified();
+            if is_copy(stream) || !self.state.borrow().held {
+                return Ok(zone);
+            }
+            released.await;
         }
     }
 
@@ -122,13 +135,13 @@ impl Engine {
     fn put_back(&self, stream: u8, draft: Draft) {
         let frontier = &mut self.state.borrow_mut().frontiers[usize::from(stream)];
         frontier.flying.clear();
+        self.wakes.landed.notify_waiters();
         let pieces = draft.pairs.into_iter().flat_map(|pair| pair.pieces);
         pieces.collect::<Vec<_>>().into_iter().rev().for_each(|piece| frontier.queue.push_front(piece));
     }
 
     /// Enters written pairs into the map, and tells their callers.
     fn enter(self: &Rc<Self>, stream: u8, draft: Draft) {
-        let shape = self.drive.layout.shape;
         let mut state = self.state.borrow_mut();
         self.advance(&mut state, &draft);
         state.frontiers[usize::from(stream)].flying.clear();
@@ -143,7 +156,7 @@ impl Engine {
                     }
                     NameKind::Zeros | NameKind::Discarded => None,
                 };
-                state.place(shape, piece.lba, piece.sectors, place);
+                state.place(piece.lba, u64::from(piece.sectors), place);
                 state.counters.sectors_written += if piece.kind == NameKind::Data { piece.sectors.into() } else { 0 };
                 if let Some(done) = piece.done {
                     // Its caller may have gone.
@@ -155,8 +168,11 @@ impl Engine {
         state.counters.blocks_written += u64::from(draft.end - draft.from);
         self.send_deferred(&mut state);
         // Room only becomes less where a frontier takes a zone, which wakes the keeper, too.
-        let emptied = state.emptied;
+        let (emptied, held) = (state.emptied, state.held);
         drop(state);
+        if held {
+            self.wakes.landed.notify_waiters();
+        }
         if emptied || self.log.needs_checkpoint() {
             self.wakes.keeper.notify_one();
         }

@@ -31,6 +31,13 @@ impl Frontier {
             || self.queue.iter().any(|piece| meets(piece.lba, piece.end()))
     }
 
+    /// Pieces that wait or are being written, and sectors of them.
+    pub(crate) fn waiting(&self) -> (u64, u64) {
+        let flying = self.flying.iter().map(|range| range.end - range.start);
+        let sectors = flying.chain(self.queue.iter().map(|piece| u64::from(piece.sectors))).sum();
+        ((self.flying.len() + self.queue.len()) as u64, sectors)
+    }
+
     /// Gives up all that waits. The pieces are to be dropped once the state is free: they may hold pins.
     pub(crate) fn drain(&mut self) -> Vec<Piece> {
         self.queue.drain(..).collect()

@@ -30,7 +30,7 @@ impl State {
 
     /// The sector lies in one of the zones opened last.
     fn is_young(&self, lba: u64, young: u32) -> bool {
-        let zone = self.map.get(lba).and_then(|extent| self.zones.get(self.shape.zone_of(extent.place)));
+        let zone = self.maps.live.get(lba).and_then(|extent| self.zones.get(self.shape.zone_of(extent.place)));
         zone.is_some_and(|zone| zone.order + u64::from(young) > self.opened)
     }
 }

@@ -1,7 +1,7 @@
 //! The zone table: state of each data zone, and sectors that live in it.
 //!
 //! # Invariants
-//! - TL-ZONE-1: `live` of a zone is the number of sectors whose place is in it.
+//! - TL-ZONE-1: `live` of a zone is the number of sectors whose place is in it, `kept` that of those which only snapshots have.
 //! - TL-ZONE-2: free zones are taken in the order in which they became free, so that all wear alike.
 
 use std::collections::VecDeque;
@@ -39,6 +39,8 @@ pub(crate) struct Zone {
     pub(crate) durable: u32,
     /// Sectors whose place is in it. (TL-ZONE-1)
     pub(crate) live: u64,
+    /// Those of them that only snapshots have.
+    pub(crate) kept: u64,
     /// Reads and copies that go on in it.
     pub(crate) pins: u32,
     /// Journal entries on their way that say that sectors have left it.
@@ -60,6 +62,8 @@ pub(crate) struct Zone {
 pub(crate) struct ZoneTable {
     first: u32,
     zones: Vec<Zone>,
+    /// Sum of all zones' sectors.
+    live: u64,
     /// The longest free first. (TL-ZONE-2)
     free: VecDeque<ZoneId>,
 }
@@ -67,7 +71,7 @@ pub(crate) struct ZoneTable {
 impl ZoneTable {
     /// Zones of which none is used, and none free.
     pub(crate) fn new(zones: &Range<u32>) -> Self {
-        Self { first: zones.start, zones: vec![Zone::default(); zones.len()], free: VecDeque::new() }
+        Self { first: zones.start, zones: vec![Zone::default(); zones.len()], live: 0, free: VecDeque::new() }
     }
 
     fn at(&self, zone: ZoneId) -> Option<usize> {
@@ -123,18 +127,41 @@ impl ZoneTable {
         }
     }
 
-    /// Changes the number of sectors in a zone.
+    /// Sectors have their place in a zone from now on.
     pub(crate) fn add_live(&mut self, zone: ZoneId, sectors: u64) {
         if let Some(entry) = self.get_mut(zone) {
             entry.live += sectors;
+            self.live += sectors;
         }
     }
 
-    /// As [`add_live`](Self::add_live), downwards.
-    pub(crate) fn take_live(&mut self, zone: ZoneId, sectors: u64) {
+    /// Sectors have left a zone. True if it is closed, and empty now.
+    pub(crate) fn take_live(&mut self, zone: ZoneId, sectors: u64) -> bool {
+        let Some(entry) = self.get_mut(zone) else { return false };
+        let taken = sectors.min(entry.live);
+        entry.live -= taken;
+        let empty = entry.live == 0 && entry.status == Status::Closed;
+        self.live -= taken;
+        empty
+    }
+
+    /// Sectors in a zone are only a snapshot's from now on.
+    pub(crate) fn add_kept(&mut self, zone: ZoneId, sectors: u64) {
         if let Some(entry) = self.get_mut(zone) {
-            entry.live = entry.live.saturating_sub(sectors);
+            entry.kept += sectors;
         }
+    }
+
+    /// Sectors that only a snapshot had are to leave a zone.
+    pub(crate) fn take_kept(&mut self, zone: ZoneId, sectors: u64) {
+        if let Some(entry) = self.get_mut(zone) {
+            entry.kept = entry.kept.saturating_sub(sectors);
+        }
+    }
+
+    /// Sectors that have a place.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
     }
 }
 

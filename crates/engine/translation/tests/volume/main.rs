@@ -8,4 +8,5 @@ mod full;
 mod hollow;
 mod lives;
 mod model;
+mod snapshots;
 mod unreadable;

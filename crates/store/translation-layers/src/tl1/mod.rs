@@ -88,10 +88,10 @@ struct Layer {
 }
 
 impl Layer {
-    /// Zones in which something lives, and that are not known to be bases.
+    /// Zones in which the volume has something, and not only its snapshots, and that are not known to be bases.
     fn cached(&self) -> Vec<ZoneView> {
         let zones = self.control.zones().into_iter();
-        zones.filter(|zone| zone.live > 0 && !zone.stuck && !self.bases.contains(&zone.name)).collect()
+        zones.filter(|zone| zone.live > zone.kept && !zone.stuck && !self.bases.contains(&zone.name)).collect()
     }
 
     fn is_idle(&self) -> bool {
@@ -117,6 +117,8 @@ impl Layer {
         }
         let idle = self.is_idle();
         let Some(work) = self.options.policy.choose(&census, home_sectors(&self.control), idle) else {
+            // Zones that only snapshots need are left to the volume's own cleaner.
+            self.control.reclaim();
             return Ok(false);
         };
         match work {
@@ -139,7 +141,7 @@ impl Layer {
             }
             // An earlier merge, or its writers, may have emptied it.
             if let Some(victim) = victim
-                && !control.zones().iter().any(|zone| zone.name == victim && zone.live > 0)
+                && !control.zones().iter().any(|zone| zone.name == victim && zone.live > zone.kept)
             {
                 break;
             }
