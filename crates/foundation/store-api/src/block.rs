@@ -53,7 +53,10 @@ pub trait BlockStore {
 
     /// Makes the sectors read as zeros. A store that can, writes nothing for it.
     fn write_zeros(&self, offset: u64, length: u64, durability: Durability) -> LocalStoreFuture<'_, ()> {
-        write_in_pieces(self, offset, length, durability).boxed_local()
+        match zeros(self, offset, length) {
+            Ok(pieces) => self.write(offset, pieces, durability),
+            Err(error) => ready(Err(error)).boxed_local(),
+        }
     }
 
     /// The sectors of an access, as runs in order that are all mapped or all not: at most `runs_max`, so that the last ones may
@@ -77,20 +80,12 @@ pub struct MappedRun {
 /// Bytes of zeros that are written at once where a store has nothing better.
 const ZEROS: usize = 1 << 20;
 
-async fn write_in_pieces<S: BlockStore + ?Sized>(
-    store: &S,
-    offset: u64,
-    length: u64,
-    durability: Durability,
-) -> StoreResult<()> {
+/// Zeros as the pieces of one write: a caller that goes away leaves it whole.
+fn zeros<S: BlockStore + ?Sized>(store: &S, offset: u64, length: u64) -> StoreResult<Vec<Bytes>> {
     static PIECE: [u8; ZEROS] = [0; ZEROS];
-    let Range { start: mut at, end } = accessed(store, offset, length)?;
-    while at < end {
-        let now = (end - at).min(ZEROS as u64);
-        store.write(at, vec![Bytes::from_static(&PIECE[..now as usize])], durability).await?;
-        at += now;
-    }
-    Ok(())
+    let Range { start, end } = accessed(store, offset, length)?;
+    let pieces = (start..end).step_by(ZEROS);
+    Ok(pieces.map(|at| Bytes::from_static(&PIECE[..(end - at).min(ZEROS as u64) as usize])).collect())
 }
 
 /// The bytes that an access touches, if it is of whole sectors inside the store. (API-BLK-1)

@@ -72,10 +72,13 @@ fn volume() -> MemoryDevice {
                 let data = vec![bytes_of(at, 4096)];
                 volume.write(at * 7 % 300 * 4096, data, Durability::Durable).await.unwrap();
             }
+            volume.take_snapshot(&format!("round-{round}")).await.unwrap();
             if round == 1 {
                 volume.checkpoint().await.unwrap();
             }
         }
+        volume.remove_snapshot("round-0").await.unwrap();
+        volume.resize(volume.size_bytes() / 2).await.unwrap();
         device.image()
     })
 }
