@@ -27,7 +27,7 @@ and many other programs speak. docs/volumes.md tells more.";
 pub(crate) enum Volume {
     /// Make an empty volume on a drive: `shingle volume create disk.shingle`
     Create(create::Create),
-    /// List the volumes on the drives of this machine: `shingle volume ls`
+    /// List the volumes on the drives of this machine, with the sizes they were made with: `shingle volume ls`
     Ls(ls::Ls),
     /// Show a volume: sizes, use of its zones, what its next opening has to do.
     Stat(look::Stat),
