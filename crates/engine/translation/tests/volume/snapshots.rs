@@ -301,3 +301,32 @@ fn senseless_requests_are_refused() {
         assert_eq!(volume.read(size - 4096, 4096).await.unwrap()[..], [0; 4096], "what lay behind the end is gone");
     });
 }
+
+/// TL-SNAP-5, TL-SIZE-2: snapshots of holes take no room in zones, but for their maps: these fit a checkpoint all the same.
+#[test]
+fn maps_of_many_snapshots_fit_a_checkpoint() {
+    Sim::new(1).run(|rt| async move {
+        let (device, volume) = half(&rt, &Geometry::hm_smr(Blocks(60), 40, 0, 8), 4096).await;
+        let (sectors, data) = (volume.size_bytes() / 4096, Bytes::from(vec![1; 4096]));
+        let mut refused = 0;
+        for round in 0..40 {
+            volume.take_snapshot(&format!("s{round}")).await.expect("a snapshot needs no room");
+            for lba in (0..sectors).step_by(2) {
+                let changed = if round % 2 == 0 {
+                    volume.write(lba * 4096, vec![data.clone()], Durability::Cached).await
+                } else {
+                    volume.trim(lba * 4096, 4096).await
+                };
+                if let Err(error) = changed {
+                    assert_eq!(error.kind, StoreErrorKind::NoSpace, "{error}");
+                    refused += 1;
+                }
+            }
+            volume.checkpoint().await.expect("the maps fit a checkpoint");
+        }
+        assert!(refused > 0, "the room for maps was never used up");
+        volume.close().await.expect("it closes");
+        let (volume, _) = open(&rt, &device).await.expect("it opens");
+        assert_eq!(volume.snapshots().len(), 40);
+    });
+}
