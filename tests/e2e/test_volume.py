@@ -395,6 +395,11 @@ def test_snapshots_are_taken_read_and_removed_while_the_volume_is_served(tmp_pat
     refused("volume", "snapshot", "take", drive, "no/name", says=["letters"])
     snapshot = json.loads(ok("volume", "snapshot", "ls", drive, "--json"))["snapshots"][0]
     assert (snapshot["name"], snapshot["kept_bytes"]) == ("before-upgrade", 8 * MIB)
+    # Another user is refused (SV-VOL-3).
+    if os.geteuid() == 0 and shutil.which("setpriv"):
+        stranger = ["setpriv", "--reuid=65534", "--clear-groups", str(BINARY), "volume", "snapshot", "ls", str(drive)]
+        said = subprocess.run(stranger, capture_output=True, text=True, timeout=60)
+        assert said.returncode != 0 and ("another user" in said.stderr or "ermission" in said.stderr), said.stderr
     # Killed and started again, it is there, and offered.
     export.kill()
     export.start()

@@ -160,7 +160,7 @@ impl Volume {
         self.engine.take_snapshot(name).await
     }
 
-    /// Removes a snapshot for good. What it alone kept becomes room.
+    /// Removes a snapshot for good. Sectors that it alone kept become room.
     ///
     /// # Errors
     /// `Invalid` if there is no snapshot of that name; `Unavailable` once the volume has stopped; `Device`.
@@ -181,7 +181,7 @@ impl Volume {
         SnapshotView::new(&self.engine, name)
     }
 
-    /// Changes the size. What lies behind a smaller one is gone, but for snapshots. Durable when it returns.
+    /// Changes the size. Sectors behind a smaller one are gone, but for snapshots. Durable when it returns.
     ///
     /// # Errors
     /// `Invalid` if the drive has no room for such a volume; `Unavailable` once the volume has stopped; `Device`.

@@ -139,3 +139,42 @@ impl Census {
 pub(crate) fn home_sectors(control: &Control) -> u64 {
     control.shape().zone_sectors
 }
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::ZoneId;
+
+    use super::*;
+
+    fn name(number: u32) -> ZoneName {
+        ZoneName { zone: ZoneId(number), generation: number.into() }
+    }
+
+    fn contents(homes: &[(Home, u64)], open: bool) -> Contents {
+        Contents { homes: homes.iter().copied().collect(), open, ..Contents::default() }
+    }
+
+    /// TLL-BASE-1
+    #[test]
+    fn a_base_has_most_of_its_home_and_nothing_else() {
+        let census = Census::of([
+            (name(1), contents(&[(0, 90)], false)),
+            (name(2), contents(&[(0, 10)], false)),
+            (name(3), contents(&[(0, 95), (1, 1)], false)),
+            (name(4), contents(&[(1, 99)], true)),
+            (name(5), contents(&[(1, 2)], false)),
+        ]);
+        assert_eq!(census.bases(), [name(1), name(5)].into());
+        assert_eq!(census.cache().map(|(name, _)| name).collect::<Vec<_>>(), [name(2), name(3)]);
+        assert_eq!([0, 1].map(|home| (census.size(home), census.cached(home))), [(195, 105), (102, 100)]);
+        assert_eq!((census.size(7), census.cached(7)), (0, 0));
+    }
+
+    #[test]
+    fn a_zone_that_cannot_be_emptied_or_is_being_overwritten_is_left_alone() {
+        let run = Contents { run: true, ..contents(&[(0, 5)], true) };
+        let stuck = Contents { stuck: true, ..contents(&[(1, 5), (2, 5)], false) };
+        let census = Census::of([(name(1), run), (name(2), stuck), (name(3), contents(&[(0, 3), (0, 3)], false))]);
+        assert_eq!(census.cache().count(), 0);
+    }
+}

@@ -2,7 +2,7 @@
 //! an export that can only be read, `VOLUME@SNAPSHOT`.
 //!
 //! # Invariants
-//! - SV-VOL-3: only the user that serves, and root, may ask.
+//! - SV-VOL-3: only the user that serves, and root, may ask. (`test_volume.py`)
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
