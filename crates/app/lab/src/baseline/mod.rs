@@ -4,11 +4,12 @@
 //! drive, and keeps no bytes. Both model Pangu's chunkserver on a file system: a chunk is a file, opened with
 //! `O_DIRECT`. (SMRstore, section 2.1.)
 //!
-//! [`zdm`] and [`dm_zoned`] take blocks in any order: the translation layers that FSTL names.
+//! [`ext4_files`] is a file system under programs, with its page cache, on any block store. [`zdm`] and [`dm_zoned`] take blocks in any order: the translation layers that FSTL names.
 
 mod disk;
 pub mod dm_zoned;
 pub mod ext4;
+pub mod ext4_files;
 pub mod f2fs;
 mod frame;
 #[cfg(test)]

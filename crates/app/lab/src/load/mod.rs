@@ -2,6 +2,7 @@
 //! ([`BlockStore`](shingle_store_api::BlockStore)) and on objects.
 
 pub mod commands;
+pub mod filebench;
 pub mod fit;
 pub mod fitted;
 pub mod generate;

@@ -3,7 +3,7 @@
 //! Changed blocks join the running transaction. A commit writes descriptors and copies of the blocks in one sweep of
 //! the journal, waits, and writes the commit record; callers that asked for durability meanwhile share the next commit.
 //! Blocks go to their own places later, when the flusher finds them 30 s old. (fs/jbd2/commit.c of Linux 4.19, with no
-//! `journal_async_commit`; the drive's write cache is off, so that barriers cost nothing.)
+//! `journal_async_commit`.) A [`Medium`] says what data a commit waits for, and what a barrier costs.
 //!
 //! # Invariants
 //! - LAB-EJ-1: one transaction commits at a time, and all that joined before it began commits with it.
@@ -17,11 +17,11 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use shingle_runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::alloc::{Allocator, Run};
 use crate::baseline::disk::{Disk, runs};
-use crate::rig::target::TargetError;
+use crate::rig::target::{TargetError, TargetFuture};
 
 /// Interval of commits without a waiting caller.
 const COMMIT_EVERY: Duration = Duration::from_secs(5);
@@ -32,20 +32,54 @@ const TAGS: u64 = 254;
 /// Writes that the flusher has under way.
 const FLUSHER_DEPTH: usize = 16;
 
+/// A journal's way to the drive.
+pub(crate) trait Medium {
+    /// Writes runs of blocks, all at once.
+    fn write_runs(&self, runs: Vec<(u64, u64)>) -> TargetFuture<'_, ()>;
+
+    /// Writes a commit's record: when it completes, it is durable, and all that was written before it.
+    fn write_record(&self, runs: Vec<(u64, u64)>) -> TargetFuture<'_, ()>;
+
+    /// Writes what files have in memory for places that a transaction gave them: it goes to the drive before the commit.
+    fn write_data(&self, files: BTreeSet<u64>) -> TargetFuture<'_, ()>;
+}
+
+/// A drive without a volatile cache, and a file system without data in memory.
+impl Medium for Disk {
+    fn write_runs(&self, runs: Vec<(u64, u64)>) -> TargetFuture<'_, ()> {
+        Box::pin(Self::write_runs(self, runs))
+    }
+
+    fn write_record(&self, runs: Vec<(u64, u64)>) -> TargetFuture<'_, ()> {
+        Box::pin(Self::write_runs(self, runs))
+    }
+
+    fn write_data(&self, _: BTreeSet<u64>) -> TargetFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
 #[derive(Default)]
 struct Transaction {
     blocks: BTreeSet<u64>,
+    /// Files to which it gave places.
+    files: BTreeSet<u64>,
     freed: Vec<Run>,
     waiting: Vec<oneshot::Sender<()>>,
 }
 
 pub(crate) struct Journal {
     rt: Runtime,
-    disk: Rc<Disk>,
+    medium: Rc<dyn Medium>,
     allocator: Rc<RefCell<Allocator>>,
     area: Range<u64>,
     head: Cell<u64>,
     running: RefCell<Transaction>,
+    /// Number of the running transaction.
+    number: Cell<u64>,
+    /// All transactions below that number have ended.
+    ended: Cell<u64>,
+    one_ended: Notify,
     committing: Cell<bool>,
     /// Committed, and not yet in their own places.
     dirty: RefCell<BTreeSet<u64>>,
@@ -56,14 +90,22 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(rt: &Runtime, disk: Rc<Disk>, allocator: Rc<RefCell<Allocator>>, area: Range<u64>) -> Rc<Self> {
+    pub(crate) fn new(
+        rt: &Runtime,
+        medium: Rc<dyn Medium>,
+        allocator: Rc<RefCell<Allocator>>,
+        area: Range<u64>,
+    ) -> Rc<Self> {
         let this = Rc::new(Self {
             rt: rt.clone(),
-            disk,
+            medium,
             allocator,
             head: Cell::new(area.start),
             area,
             running: RefCell::default(),
+            number: Cell::new(1),
+            ended: Cell::new(1),
+            one_ended: Notify::new(),
             committing: Cell::new(false),
             dirty: RefCell::default(),
             commits: Cell::new(0),
@@ -84,6 +126,33 @@ impl Journal {
     /// Adds a changed block to the running transaction.
     pub(crate) fn change(&self, block: u64) {
         self.running.borrow_mut().blocks.insert(block);
+    }
+
+    /// Notes that the running transaction gave a file places: its data goes to the drive before the commit.
+    pub(crate) fn order(&self, file: u64) {
+        self.running.borrow_mut().files.insert(file);
+    }
+
+    /// Number of the running transaction.
+    pub(crate) fn running(&self) -> u64 {
+        self.number.get()
+    }
+
+    /// Completes when that transaction has committed. False if it had before.
+    pub(crate) async fn complete(self: &Rc<Self>, number: u64) -> Result<bool, TargetError> {
+        if number < self.ended.get() {
+            return self.check().map(|()| false);
+        }
+        if number == self.number.get() {
+            return self.commit().await.map(|()| true);
+        }
+        loop {
+            let waits = self.one_ended.notified();
+            if number < self.ended.get() {
+                return self.check().map(|()| true);
+            }
+            waits.await;
+        }
     }
 
     /// Frees blocks with the running transaction.
@@ -124,9 +193,12 @@ impl Journal {
             self.rt.spawn_detached(async move {
                 loop {
                     let transaction = std::mem::take(&mut *this.running.borrow_mut());
+                    this.number.set(this.number.get() + 1);
                     if let Err(error) = this.write(transaction).await {
                         this.failed.borrow_mut().get_or_insert(error);
                     }
+                    this.ended.set(this.number.get());
+                    this.one_ended.notify_waiters();
                     if this.running.borrow().waiting.is_empty() {
                         break;
                     }
@@ -138,11 +210,14 @@ impl Journal {
 
     async fn write(&self, transaction: Transaction) -> Result<(), TargetError> {
         let blocks = transaction.blocks.len() as u64;
+        if !transaction.files.is_empty() {
+            self.medium.write_data(transaction.files).await?;
+        }
         if blocks > 0 {
             let sweep = self.advance(blocks + blocks.div_ceil(TAGS));
-            self.disk.write_runs(sweep).await?;
+            self.medium.write_runs(sweep).await?;
             let record = self.advance(1);
-            self.disk.write_runs(record).await?;
+            self.medium.write_record(record).await?;
             self.commits.set(self.commits.get() + 1);
         }
         for sender in transaction.waiting {
@@ -179,7 +254,7 @@ impl Journal {
 
     async fn write_back(self: Rc<Self>) {
         for part in runs(self.settled()).chunks(FLUSHER_DEPTH) {
-            if let Err(error) = self.disk.write_runs(part.iter().copied()).await {
+            if let Err(error) = self.medium.write_runs(part.to_vec()).await {
                 self.failed.borrow_mut().get_or_insert(error);
             }
         }

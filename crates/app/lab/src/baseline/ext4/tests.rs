@@ -11,22 +11,22 @@ impl Ext4Target {
     /// LAB-EX-1 and LAB-EX-2: blocks of files, set aside and free make up the drive, and none is two of these.
     fn check(&self) {
         let state = self.state.borrow();
-        let mut runs: Vec<Run> = state.shared.into_iter().collect();
+        let mut runs: Vec<Run> = self.space.shared.borrow().into_iter().collect();
         for file in state.files.values() {
             let mut next = 0;
-            for &(first, run) in &file.extents {
+            for &(first, run) in &file.extents.list {
                 assert_eq!(first, next, "LAB-EX-1");
                 next += run.blocks as u32;
             }
             assert!(next >= file.frame.blocks());
-            runs.extend(file.extents.iter().map(|extent| extent.1).chain(file.window));
-            runs.extend(file.leaves.iter().map(|&at| Run { at, blocks: 1 }));
+            runs.extend(file.extents.list.iter().map(|extent| extent.1).chain(file.extents.window));
+            runs.extend(file.extents.leaves.iter().map(|&at| Run { at, blocks: 1 }));
         }
         runs.sort_by_key(|run| run.at);
         assert!(runs.windows(2).all(|pair| pair[0].end() <= pair[1].at), "LAB-EX-1: files share a block");
         let used: u64 = runs.iter().map(|run| run.blocks).sum();
-        let free = self.allocator.borrow().free_blocks();
-        assert_eq!(used + free + self.journal.pending_blocks(), self.capacity, "LAB-EX-2");
+        let free = self.space.allocator.borrow().free_blocks();
+        assert_eq!(used + free + self.space.journal.pending_blocks(), self.capacity, "LAB-EX-2");
     }
 }
 
@@ -124,13 +124,13 @@ fn commits_are_shared() {
 fn deleted_blocks_wait_for_the_commit() {
     on_drive(1, |rt, target| async move {
         let id = ChunkId::from_u64(1);
-        let before = target.allocator.borrow().free_blocks();
+        let before = target.space.allocator.borrow().free_blocks();
         target.create(id, Stream::Gc).await.unwrap();
         target.append(id, 0, 1 << 20).await.unwrap();
         target.delete(id).await.unwrap();
-        assert!(target.allocator.borrow().free_blocks() < before);
+        assert!(target.space.allocator.borrow().free_blocks() < before);
         rt.sleep(std::time::Duration::from_secs(6)).await;
-        assert_eq!(target.allocator.borrow().free_blocks(), before);
+        assert_eq!(target.space.allocator.borrow().free_blocks(), before);
         assert_eq!(target.state().live_bytes, 0);
     });
 }
@@ -139,7 +139,7 @@ fn deleted_blocks_wait_for_the_commit() {
 #[test]
 fn a_block_that_changes_again_is_not_written_to_its_place() {
     on_drive(1, |_, target| async move {
-        let journal = &target.journal;
+        let journal = &target.space.journal;
         for block in [7, 8] {
             journal.change(block);
         }
