@@ -26,6 +26,8 @@ pub(super) struct Runs {
     ends: BTreeMap<u64, u64>,
     /// Runs that do not stream, by the time of the last write.
     waiting: BTreeSet<(Nanos, u64)>,
+    /// Runs that stream.
+    streaming: BTreeSet<u64>,
     blocks: u64,
 }
 
@@ -50,7 +52,9 @@ impl Runs {
         (run.blocks.end, run.last) = (range.end, now);
         run.length += length;
         run.streams |= run.length >= stream_min;
-        if !run.streams {
+        if run.streams {
+            self.streaming.insert(number);
+        } else {
             self.waiting.insert((now, number));
         }
         // A run that ended there before goes on alone.
@@ -134,7 +138,8 @@ impl Runs {
 
     /// The streaming run that began first, and its number.
     pub(super) fn stream(&self) -> Option<(u64, &Run)> {
-        self.runs.iter().find(|(_, run)| run.streams).map(|(&number, run)| (number, run))
+        let &number = self.streaming.first()?;
+        self.runs.get(&number).map(|run| (number, run))
     }
 
     /// The blocks of a run before `to` have gone to their band. An empty run stays, and may go on.
@@ -147,6 +152,7 @@ impl Runs {
 
     /// Forgets a streaming run.
     pub(super) fn end_stream(&mut self, number: u64) {
+        self.streaming.remove(&number);
         if let Some(run) = self.runs.remove(&number) {
             self.forget_end(&run, number);
             self.blocks -= run.blocks.end - run.blocks.start;
