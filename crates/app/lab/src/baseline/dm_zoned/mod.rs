@@ -16,7 +16,7 @@
 //! | durable writes | a write and a flush | assumed: the kernel passes the flag to the drive and leaves its metadata alone |
 //!
 //! It gets the benefit of the doubt: its work takes no processor time, and the block layer merges writes of one zone. It keeps no state
-//! for a crash. It has not yet been held against the kernel's own in the guest of `tests/zoned`.
+//! for a crash. `tests/zoned/test_dm_zoned.py` holds the blocks that it writes against those of the kernel's own.
 
 mod flush;
 mod layer;
