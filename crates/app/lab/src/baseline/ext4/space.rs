@@ -5,6 +5,7 @@
 //! - LAB-EX-2: blocks set aside for a file count as used until they are given back.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -171,7 +172,7 @@ impl Space {
 /// Numbers of inodes: those of deleted files are given out again.
 #[derive(Debug, Default)]
 pub(crate) struct Inodes {
-    free: std::collections::BTreeSet<u64>,
+    free: BTreeSet<u64>,
     next: u64,
 }
 

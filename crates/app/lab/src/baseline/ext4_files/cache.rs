@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use shingle_runtime::Instant;
 use tokio::sync::Notify;
 
-use super::PAGE;
+use super::machine::PAGE;
 
 /// Percent of the memory from which on the flusher works at any time (`dirty_background_ratio`).
 const BACKGROUND: u64 = 10;

@@ -10,8 +10,7 @@ use shingle_base::{AlignedBuf, Blocks};
 use shingle_store_api::{BlockStore, Durability, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::PAGE;
-use super::file::Core;
+use super::machine::PAGE;
 use crate::baseline::ext4::journal::Medium;
 use crate::rig::target::{TargetError, TargetFuture};
 
@@ -73,10 +72,16 @@ impl Drive {
     }
 }
 
+/// Files whose data goes to the drive before a commit.
+pub(super) trait Ordered {
+    /// Writes pages of files that have places already, and waits for those that are on their way.
+    fn write_ordered(self: Rc<Self>, files: BTreeSet<u64>) -> TargetFuture<'static, ()>;
+}
+
 /// The journal's way to the drive.
 pub(super) struct Way {
     pub(super) drive: Rc<Drive>,
-    pub(super) core: Weak<Core>,
+    pub(super) files: Weak<dyn Ordered>,
 }
 
 impl Medium for Way {
@@ -93,8 +98,8 @@ impl Medium for Way {
 
     fn write_data(&self, files: BTreeSet<u64>) -> TargetFuture<'_, ()> {
         Box::pin(async move {
-            match self.core.upgrade() {
-                Some(core) => core.write_ordered(files).await,
+            match self.files.upgrade() {
+                Some(all) => all.write_ordered(files).await,
                 None => Ok(()),
             }
         })

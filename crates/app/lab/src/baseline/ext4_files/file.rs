@@ -2,14 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use shingle_runtime::{Instant, Runtime};
 use tokio::sync::Semaphore;
 
 use super::cache::{Cache, Pages};
 use super::drive::{Drive, Way};
-use super::{FileId, Machine, PAGE};
+use super::machine::{FileId, Machine, PAGE};
 use crate::baseline::ext4::alloc::Allocator;
 use crate::baseline::ext4::journal::Journal;
 use crate::baseline::ext4::layout::{GROUP, Layout};
@@ -57,8 +58,8 @@ impl Core {
         }
         let layout = Layout::new(blocks);
         let allocator = Rc::new(RefCell::new(Allocator::new(&layout)));
-        Ok(Rc::new_cyclic(|core| {
-            let way = Rc::new(Way { drive: drive.clone(), core: core.clone() });
+        Ok(Rc::new_cyclic(|core: &Weak<Self>| {
+            let way = Rc::new(Way { drive: drive.clone(), files: core.clone() });
             let journal = Journal::new(rt, way, allocator.clone(), layout.journal.clone());
             Self {
                 rt: rt.clone(),
@@ -81,7 +82,7 @@ impl Core {
         {
             // Never closed, so that there is a core in the end.
             let _core = self.cores.acquire().await.ok();
-            let copying = std::time::Duration::from_nanos(bytes * self.machine.byte_ps / 1000);
+            let copying = Duration::from_nanos(bytes * self.machine.byte_ps / 1000);
             self.rt.sleep(self.machine.call + copying).await;
         }
         self.check()

@@ -28,12 +28,12 @@
 mod cache;
 mod drive;
 mod file;
+mod machine;
 #[cfg(test)]
 mod tests;
 mod write_back;
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use shingle_runtime::Runtime;
 use shingle_store_api::BlockStore;
@@ -41,35 +41,9 @@ use shingle_store_api::BlockStore;
 use self::cache::Cache;
 use self::drive::Drive;
 use self::file::Core;
+pub use self::machine::{FileId, Machine};
 use super::ext4::journal::Journal;
 use crate::rig::target::TargetError;
-
-/// Bytes of a page, and of a block.
-const PAGE: u64 = 4096;
-
-/// A machine's size and speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// Bytes of its memory.
-    pub memory_bytes: u64,
-    /// Calls that it works on at once.
-    pub cores: u32,
-    /// Time of a call.
-    pub call: Duration,
-    /// Picoseconds for each byte that a call copies.
-    pub byte_ps: u64,
-}
-
-impl Machine {
-    /// FSTL's machine, with a share of its memory.
-    pub const fn fstl(memory_bytes: u64) -> Self {
-        Self { memory_bytes, cores: 2, call: Duration::from_micros(100), byte_ps: 250 }
-    }
-}
-
-/// A file, by number. None is given out twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FileId(u64);
 
 /// A file system.
 #[derive(Clone)]
@@ -132,7 +106,7 @@ impl Ext4Files {
         self.0.fsync(file).await
     }
 
-    /// Deletes a file. What of it is only in memory never goes to the drive.
+    /// Deletes a file. Pages that are only in memory never go to the drive.
     pub async fn delete(&self, file: FileId) -> Result<(), TargetError> {
         self.0.call(0).await?;
         self.0.delete(file).await

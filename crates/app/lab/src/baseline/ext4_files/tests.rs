@@ -8,6 +8,7 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, seeds};
 use shingle_store_api::{BlockStore, Durability, LocalStoreFuture};
 
+use super::machine::PAGE;
 use super::*;
 
 /// A call that a store got.
@@ -105,7 +106,7 @@ fn fsync_writes_data_then_the_commit_in_their_order() {
         };
         // A descriptor, inode, inode bitmap, name, block bitmap and group descriptor.
         assert_eq!((blocks, record), (6, sweep + blocks));
-        // What is durable already costs a flush.
+        // A file that is durable already costs a flush.
         files.fsync(file).await.unwrap();
         assert_eq!(store.taken(), [Call::Flush]);
         // Overwritten pages keep their places, and the times of the file commit.

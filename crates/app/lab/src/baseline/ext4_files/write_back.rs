@@ -9,10 +9,10 @@ use futures_util::future::select;
 use shingle_runtime::Runtime;
 use shingle_store_api::Durability;
 
-use super::FileId;
-use super::drive::BIO_MAX;
+use super::drive::{BIO_MAX, Ordered};
 use super::file::Core;
-use crate::rig::target::TargetError;
+use super::machine::FileId;
+use crate::rig::target::{TargetError, TargetFuture};
 
 /// Time between looks (`dirty_writeback_centisecs`).
 const EVERY: Duration = Duration::from_secs(5);
@@ -112,18 +112,21 @@ impl Core {
         while self.write_pages(id, TURN, end).await? {}
         Ok(())
     }
+}
 
-    /// Writes pages of files that have places already, and waits for those that are on their way. (`data=ordered`; pages without a place
-    /// are of a later transaction.)
-    pub(super) async fn write_ordered(self: &Rc<Self>, files: BTreeSet<u64>) -> Result<(), TargetError> {
-        for &number in &files {
-            let id = FileId(number);
-            let placed = self.files.borrow().get(&id).map_or(0, |file| file.extents.blocks());
-            self.write_all(id, placed).await?;
-        }
-        for number in files {
-            self.settle(FileId(number)).await?;
-        }
-        Ok(())
+/// `data=ordered`: pages without a place are of a later transaction.
+impl Ordered for Core {
+    fn write_ordered(self: Rc<Self>, files: BTreeSet<u64>) -> TargetFuture<'static, ()> {
+        Box::pin(async move {
+            for &number in &files {
+                let id = FileId(number);
+                let placed = self.files.borrow().get(&id).map_or(0, |file| file.extents.blocks());
+                self.write_all(id, placed).await?;
+            }
+            for number in files {
+                self.settle(FileId(number)).await?;
+            }
+            Ok(())
+        })
     }
 }
