@@ -11,7 +11,8 @@ mod smrstore;
 use crate::experiment::Experiment;
 
 /// Experiments that take a block trace of the user's own.
-pub const TAKE_TRACES: [&str; 4] = [block_replay::NAME, fstl::replay::NAME, fstl::map_size::NAME, fstl::heat::NAME];
+pub const TAKE_TRACES: [&str; 5] =
+    [block_replay::NAME, fstl::replay::NAME, fstl::cleaning::NAME, fstl::map_size::NAME, fstl::heat::NAME];
 
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
@@ -37,6 +38,8 @@ pub fn all() -> Vec<Experiment> {
         smore::rebuild::experiment(),
         smore::slow_drive::experiment(),
         fstl::replay::experiment(),
+        fstl::cleaning::experiment(),
+        fstl::filebench::experiment(),
         fstl::map_size::experiment(),
         fstl::heat::experiment(),
     ]

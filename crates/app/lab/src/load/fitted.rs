@@ -23,6 +23,8 @@ pub struct Fitted {
     pub sequential_percent: u64,
     /// Among a hundred others so many go to hot places.
     pub hot_percent: u64,
+    /// Those that do not come so many at a time, with as much more time between: 1 = each by itself.
+    pub burst: u64,
     /// Bytes of the hot places, which lie together, a third of the span from its beginning.
     pub hot: u64,
     /// Bytes from the beginning that I/Os touch.
@@ -33,6 +35,8 @@ struct Draw {
     load: Fitted,
     random: Random,
     left: u64,
+    /// I/Os of a burst that are still to come.
+    burst_left: u64,
     /// Ends of the last read and the last write.
     ends: [u64; 2],
 }
@@ -56,7 +60,21 @@ impl Draw {
         if random.below(100) < load.sequential_percent && self.ends[kind] <= last {
             return self.ends[kind];
         }
-        if random.below(100) < load.hot_percent {
+        let hot = match self.burst_left.checked_sub(1) {
+            Some(left) => {
+                self.burst_left = left;
+                false
+            }
+            // A burst is as much rarer as it is longer.
+            None if load.burst > 1 && load.hot_percent < 100 => {
+                let (cold, all) = (100 - load.hot_percent, load.hot_percent * load.burst + 100 - load.hot_percent);
+                let begins = random.below(all) < cold;
+                self.burst_left = if begins { load.burst - 1 } else { 0 };
+                !begins
+            }
+            None => random.below(100) < load.hot_percent,
+        };
+        if hot {
             let offset = load.span / 3 / PAGE * PAGE + random.below((load.hot / PAGE).max(1)) * PAGE;
             return offset.min(last);
         }
@@ -92,7 +110,13 @@ impl Source for Fitted {
         if largest == 0 || self.span < largest {
             return Err(LabError(format!("the load {}: its I/Os have no place", self.name)));
         }
-        Ok(Box::new(Draw { load: self.clone(), random: Random::new(seed), left: self.ios, ends: [0; 2] }))
+        Ok(Box::new(Draw {
+            load: self.clone(),
+            random: Random::new(seed),
+            left: self.ios,
+            burst_left: 0,
+            ends: [0; 2],
+        }))
     }
 }
 
@@ -110,6 +134,7 @@ mod tests {
             sizes: vec![(4, 1), (64, 3)],
             sequential_percent: 40,
             hot_percent: 80,
+            burst: 1,
             hot: 16 << 20,
             span: 4 << 30,
         };

@@ -74,16 +74,48 @@ pub(super) const TARGETS: &[Target] = &[
         judged: By("stl-heat", &["src2_2: *", "src1_2: *", "wdev_0: *"]),
     },
     Target {
-        place: "FSTL, Figures 8, 9 and 13",
-        result: "Filebench: TL1 is ahead of the drive at random writes, and far behind at streams",
+        place: "FSTL, Figures 8 and 9",
+        result: "Filebench: TL1 is far ahead of the drive at random writes and mail, level with it as a file server, and far behind at streams",
         goal: Some("no slower than the drive at streams"),
-        judged: NotYet("no load of files runs on a volume yet"),
+        judged: ByStandard(
+            "stl-filebench",
+            &[
+                "randomwrite: TL1 over drive-managed",
+                "varmail: TL1 over drive-managed",
+                "fileserver: TL1 over drive-managed",
+                "singlestreamwrite: TL1 over drive-managed",
+            ],
+        ),
+    },
+    Target {
+        place: "FSTL, section V-A",
+        result: "With a sync after each append the file server is half as fast on TL1, and 20 times slower on the drive",
+        goal: None,
+        judged: ByStandard(
+            "stl-filebench",
+            &["fileserver-fsync: TL1 over fileserver", "fileserver-fsync: drive-managed over fileserver"],
+        ),
+    },
+    Target {
+        place: "FSTL, Figure 13",
+        result: "ZDM is ahead of TL2 where nobody syncs, and behind it where programs do",
+        goal: None,
+        judged: ByStandard(
+            "stl-filebench",
+            &[
+                "randomwrite: TL2 over ZDM",
+                "singlestreamwrite: TL2 over ZDM",
+                "fileserver: TL2 over ZDM",
+                "varmail: TL2 over ZDM",
+                "fileserver-fsync: TL2 over ZDM",
+            ],
+        ),
     },
     Target {
         place: "FSTL, Figure 14",
         result: "Cleaning policies of TL1 differ by up to two times",
         goal: Some("the same order, and one better policy"),
-        judged: NotYet("no experiment compares the policies yet"),
+        judged: ByStandard("stl-cleaning", &["src2_2: *", "src1_2: *", "wdev_0: *", "H1-R6Lv1: *"]),
     },
     Target {
         place: "FSTL",

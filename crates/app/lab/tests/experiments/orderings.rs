@@ -67,6 +67,8 @@ fn no_experiment_is_left_out() {
         "smore-rebuild",
         "slow-drive",
         "stl-replay",
+        "stl-cleaning",
+        "stl-filebench",
         "stl-map-size",
         "stl-heat",
     ];
@@ -193,6 +195,44 @@ fn translation_layers_beside_a_drive_that_translates() {
     assert!(ours(&sizes, "src2_2: extents") > 100.0);
     let heat = run("stl-heat", &mut context());
     assert!(heat.figures.len() == 3 && paper(&heat, "src2_2: accesses to the most used twentieth") > 50.0);
+}
+
+#[test]
+fn policies_of_cleaning() {
+    let found = run("stl-cleaning", &mut context());
+    assert_eq!(found.grids.len(), 4, "a grid for each load");
+    for grid in &found.grids {
+        let of = |policy: &str, measure: &str| grid.values(policy, Host::linux_6_10(), measure)[0];
+        assert_eq!(grid.rows.len(), 6, "a row for each policy");
+        for row in &grid.rows {
+            let policy = row.system.as_str();
+            assert!(
+                of(policy, "throughput") > 1.0 && of(policy, "write amplification") >= 1.0,
+                "{}: {policy}",
+                grid.name
+            );
+        }
+    }
+    assert_eq!(found.rows.len(), 4 * 5, "two rows of the paper and three goals for each load");
+}
+
+#[test]
+fn files_on_translation_layers() {
+    let found = run("stl-filebench", &mut context());
+    let throughput = |load: &str, system: &str| {
+        let grid = found.grids.iter().find(|grid| grid.name == format!("stl-filebench-{load}")).unwrap();
+        assert_eq!(grid.rows.len(), 6, "a row for each system");
+        grid.values(system, Host::linux_6_10(), "throughput")[0]
+    };
+    for system in ["drive-managed", "TL1", "TL2", "ZDM"] {
+        let [served, synced] = ["fileserver", "fileserver-fsync"].map(|load| throughput(load, system));
+        assert!(
+            served > 1.5 * synced,
+            "memory hides the drive, and syncs do not: {system}: {served} and {synced} MB/s"
+        );
+    }
+    assert!(throughput("varmail", "TL2") > throughput("varmail", "drive-managed"), "a sync is one write in sequence");
+    assert!(found.figures.iter().filter(|figure| figure.name.ends_with("-rate")).count() == 5);
 }
 
 #[test]

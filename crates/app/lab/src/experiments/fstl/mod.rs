@@ -1,5 +1,9 @@
 //! FSTL's evaluation (section V): translation layers in the host beside one in the drive.
 
+pub(super) mod cleaning;
+mod cleaning_rows;
+pub(super) mod filebench;
+mod filebench_rows;
 pub(super) mod heat;
 pub(super) mod map_size;
 pub(super) mod replay;

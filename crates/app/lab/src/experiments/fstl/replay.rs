@@ -83,7 +83,11 @@ pub(super) fn touched(source: &dyn Source, seed: u64) -> Result<BTreeSet<u64>, L
 }
 
 /// Writes all pieces in order, so that no read is of a place that was never written, and lets the store come to rest.
-async fn fill(runtimes: &Runtimes, store: &Rc<dyn BlockStore>, pieces: BTreeSet<u64>) -> Result<(), LabError> {
+pub(super) async fn fill(
+    runtimes: &Runtimes,
+    store: &Rc<dyn BlockStore>,
+    pieces: BTreeSet<u64>,
+) -> Result<(), LabError> {
     let zeros = AlignedBuf::zeroed(Blocks(PIECE / BLOCK_SIZE as u64)).freeze();
     let size = store.size_bytes();
     let write = |piece: u64| {
@@ -154,16 +158,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let mut outcome = Outcome::default();
     let mut found = Found::default();
     for trace in traces::all(context) {
-        let size = trace.source.size_bytes();
-        for system in &systems {
-            let have = system.size_bytes()?;
-            if have < size {
-                return Err(LabError(format!(
-                    "{} has {have} bytes, and the addresses of {} go up to {size}",
-                    system.name, trace.name
-                )));
-            }
-        }
+        systems::must_hold(&systems, &trace)?;
         for &mode in &trace.modes {
             let title = format!("{}, {}", trace.name, mode.words);
             let mut grid = Grid::new(&format!("{NAME}-{}-{}", trace.name, mode.name), &title, &MEASURES);

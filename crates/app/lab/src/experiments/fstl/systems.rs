@@ -4,6 +4,7 @@
 use shingle_drive_model::Profile;
 use shingle_translation_layers::{CachePolicy, LogPolicy, Tl1, Tl2, tl1, tl2};
 
+use super::traces::Trace;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::rig::system::System;
@@ -33,7 +34,7 @@ fn cache_zones(context: &Context) -> u32 {
     context.scale.pick(2, 6, 100)
 }
 
-fn first(name: &str, zoned: &Profile, options: Tl1) -> System {
+pub(super) fn first(name: &str, zoned: &Profile, options: Tl1) -> System {
     System::layer(name, zoned.clone(), move |rt, volume| rt.spawn_detached(tl1(rt.clone(), volume.control(), options)))
 }
 
@@ -45,26 +46,53 @@ fn second(name: &str, zoned: &Profile, options: Tl2) -> System {
 pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
     let managed = context.profile("st8000as0002")?;
     let zoned = context.used(zoned_twin(&managed));
-    let (ours, log) = (
-        Tl1 { cache_zones: cache_zones(context), ..Tl1::default() },
-        Tl2 { policy: LogPolicy::Greedy, ..Tl2::default() },
-    );
+    Ok(on(context, managed, zoned, cache_zones(context)))
+}
+
+/// All systems, with a cache of TL1's of so many zones, on drives whose volatile caches are on throughout: none loses a turn.
+pub(super) fn for_files(context: &Context, cache_zones: u32) -> Result<Vec<System>, LabError> {
+    let managed = context.profile("st8000as0002")?;
+    Ok(on(context, managed, cached_twin(context)?, cache_zones))
+}
+
+/// The zoned twin with its volatile cache on.
+pub(super) fn cached_twin(context: &Context) -> Result<Profile, LabError> {
+    let mut twin = zoned_twin(&context.profile("st8000as0002")?);
+    twin.cache.write_cache = true;
+    Ok(context.used(twin))
+}
+
+fn on(context: &Context, managed: Profile, zoned: Profile, cache_zones: u32) -> Vec<System> {
+    let (ours, log) = (Tl1 { cache_zones, ..Tl1::default() }, Tl2 { policy: LogPolicy::Greedy, ..Tl2::default() });
     let paper = Tl1 { policy: CachePolicy::MinAssoc, sequential: None, ..ours };
     context.with_options(TL1_PAPER, &paper);
     context.with_options(TL1, &ours);
     context.with_options(TL2, &log);
-    Ok(vec![
+    vec![
         System::drive(DRIVE, managed),
         first(TL1_PAPER, &zoned, paper),
         first(TL1, &zoned, ours),
         second(TL2, &zoned, log),
         System::zdm(ZDM, zoned.clone()),
         System::dm_zoned(DM_ZONED, zoned),
-    ])
+    ]
 }
 
 /// The second layer alone.
 pub(super) fn log(context: &Context) -> Result<System, LabError> {
     let found = all(context)?.into_iter().find(|system| system.name == TL2);
     found.ok_or_else(|| LabError("there is no such system".to_owned()))
+}
+
+/// Checks that all addresses of a load lie on each system.
+pub(super) fn must_hold(systems: &[System], trace: &Trace) -> Result<(), LabError> {
+    let size = trace.source.size_bytes();
+    for system in systems {
+        let have = system.size_bytes()?;
+        if have < size {
+            let (name, load) = (&system.name, &trace.name);
+            return Err(LabError(format!("{name} has {have} bytes, and the addresses of {load} go up to {size}")));
+        }
+    }
+    Ok(())
 }

@@ -20,6 +20,12 @@ use crate::trace::io::Source;
 /// The load that most of the paper's figures are of.
 pub(super) const SRC2_2: &str = "src2_2";
 
+/// Another one, where policies of cleaning differ most.
+pub(super) const SRC1_2: &str = "src1_2";
+
+/// The one in which hardly anything is written twice.
+pub(super) const ARCHIVE: &str = "H1-R6Lv1";
+
 /// The one with small writes.
 pub(super) const WDEV_0: &str = "wdev_0";
 
@@ -59,54 +65,91 @@ pub(super) struct Trace {
 
 /// The loads of a run.
 pub(super) fn all(context: &Context) -> Vec<Trace> {
+    let ios = context.scale.pick(2_000, 40_000, 600_000);
+    let span: u64 = context.scale.pick(2 << 30, 8 << 30, 64 << 30);
+    let [src2_2, src1_2, wdev_0] = fitted(ios, span, 1);
+    of(context, vec![(src2_2, &MODES), (src1_2, &[ONE, CACHED]), (wdev_0, &[ONE, CACHED])])
+}
+
+/// The loads that TL1 cleans with each policy: each writes about twice what its cache holds, and cold addresses get their I/Os in bursts, as
+/// from somebody who goes through many files; their length is assumed. With zones of the cache: the paper's 27 GB at full scale, and
+/// half of that for the load with small writes, which would take too long to fill it.
+pub(super) fn of_cleaning(context: &Context) -> Vec<(Trace, u32)> {
+    let scale = context.scale;
+    let span: u64 = scale.pick(2 << 30, 8 << 30, 128 << 30);
+    let [src2_2, src1_2, wdev_0] = fitted(0, span, scale.pick(100, 1_000, 16_000));
+    let archive = Fitted {
+        name: ARCHIVE.to_owned(),
+        writes_percent: 95,
+        sizes: vec![(128, 1), (256, 1), (512, 6)],
+        sequential_percent: 95,
+        hot_percent: 0,
+        ..src2_2.clone()
+    };
+    let cache = scale.pick(2, 6, 100);
+    let loads = [
+        (src2_2, scale.pick(2_000, 60_000, 1_000_000), cache),
+        (src1_2, scale.pick(2_000, 80_000, 1_700_000), cache),
+        (wdev_0, scale.pick(2_000, 80_000, 1_700_000), cache / 2),
+        (archive, scale.pick(500, 7_500, 125_000), cache),
+    ];
+    if context.block_trace.is_some() {
+        return of(context, Vec::new()).into_iter().map(|trace| (trace, cache)).collect();
+    }
+    let modes: &[Mode] = &[CACHED];
+    let load = |(load, ios, cache)| {
+        let load = Fitted { ios, ..load };
+        of(context, vec![(load, modes)]).into_iter().map(move |trace| (trace, cache))
+    };
+    loads.into_iter().flat_map(load).collect()
+}
+
+/// Loads in their modes, or the user's trace in all of them.
+fn of(context: &Context, loads: Vec<(Fitted, &[Mode])>) -> Vec<Trace> {
     if let Some(trace) = &context.block_trace {
         let name = trace.source.name().to_owned();
         return vec![Trace { name, source: trace.source.clone(), modes: MODES.to_vec(), pace: trace.pace }];
     }
-    let ios = context.scale.pick(2_000, 40_000, 600_000);
-    let span: u64 = context.scale.pick(2 << 30, 8 << 30, 64 << 30);
-    let small_and_large = |small: u64, large: u64| vec![(4, small), (8, small), (32, small), (64, large)];
-    let trace = |name: &str, modes: &[Mode], load: Fitted| Trace {
-        name: name.to_owned(),
-        source: Arc::new(Fitted { name: name.to_owned(), ios, span, ..load }),
+    let trace = |(load, modes): (Fitted, &[Mode])| Trace {
+        name: load.name.clone(),
+        source: Arc::new(load),
         modes: modes.to_vec(),
         pace: None,
     };
-    let load = Fitted {
-        name: String::new(),
+    loads.into_iter().map(trace).collect()
+}
+
+/// Loads that stand for src2_2, src1_2 and wdev_0.
+fn fitted(ios: u64, span: u64, burst: u64) -> [Fitted; 3] {
+    let small_and_large = |small: u64, large: u64| vec![(4, small), (8, small), (32, small), (64, large)];
+    let src2_2 = Fitted {
+        name: SRC2_2.to_owned(),
         ios,
         span,
         writes_percent: 98,
         sizes: small_and_large(8, 76),
         sequential_percent: 60,
         hot_percent: 95,
+        burst,
         hot: span / 64,
     };
-    vec![
-        trace(SRC2_2, &MODES, load.clone()),
-        trace(
-            "src1_2",
-            &[ONE, CACHED],
-            Fitted {
-                writes_percent: 75,
-                sizes: small_and_large(21, 37),
-                sequential_percent: 40,
-                hot_percent: 90,
-                hot: span / 128,
-                ..load.clone()
-            },
-        ),
-        trace(
-            WDEV_0,
-            &[ONE, CACHED],
-            Fitted {
-                writes_percent: 80,
-                sizes: vec![(4, 70), (8, 20), (32, 10)],
-                sequential_percent: 20,
-                hot_percent: 90,
-                hot: span / 256,
-                ..load
-            },
-        ),
-    ]
+    let src1_2 = Fitted {
+        name: SRC1_2.to_owned(),
+        writes_percent: 75,
+        sizes: small_and_large(21, 37),
+        sequential_percent: 40,
+        hot_percent: 90,
+        hot: span / 128,
+        ..src2_2.clone()
+    };
+    let wdev_0 = Fitted {
+        name: WDEV_0.to_owned(),
+        writes_percent: 80,
+        sizes: vec![(4, 70), (8, 20), (32, 10)],
+        sequential_percent: 20,
+        hot_percent: 90,
+        hot: span / 256,
+        ..src2_2.clone()
+    };
+    [src2_2, src1_2, wdev_0]
 }

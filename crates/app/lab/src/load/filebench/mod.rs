@@ -16,7 +16,7 @@ use shingle_runtime::{Instant, Runtime};
 use self::set::FileSet;
 use super::latency::Latency;
 use super::throughput::Throughput;
-use crate::baseline::ext4_files::Ext4Files;
+use crate::baseline::ext4_files::{Ext4Files, FileId};
 use crate::error::LabError;
 use crate::rig::target::TargetError;
 
@@ -179,7 +179,7 @@ impl Bench {
         written
     }
 
-    async fn sync(&self, file: crate::baseline::ext4_files::FileId) -> Result<(), LabError> {
+    async fn sync(&self, file: FileId) -> Result<(), LabError> {
         self.call(Kind::Sync, async { Ok(self.store.fsync(file).await.map(|()| 0)?) }).await
     }
 
