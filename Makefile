@@ -31,6 +31,15 @@ peers: ## records real F2FS and btrfs, and our engine, under the lab's load in a
 	@cargo build --release --quiet --bin shingle --bin shingle-lab
 	@target/release/shingle lab run peers-replay --traces target/peers
 
+traces: ## records the project's own block traces: ext4 on a volume in a virtual machine, under six loads (crates/app/lab/traces/README.md)
+	@scripts/setup zoned
+	@cargo build --release --quiet --bin shingle
+	@python3 tests/zoned/traces.py target/traces --shingle target/release/shingle
+
+wheel: ## the Python package as a wheel in target/wheels, installed and tested in a fresh virtual environment
+	@scripts/setup rust
+	@scripts/wheel
+
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
 	@for name in chunk-append chunk-read chunk-gc array-put array-get array-rebuild map simulator s3 s3-drives $$(command -v fio >/dev/null && echo device) $$(command -v nbdkit >/dev/null && echo volume); do target/release/shingle bench $$name --json | tail -n 1; done
@@ -58,4 +67,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash test-zoned peers bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt
+.PHONY: help serve test crash test-zoned peers traces wheel bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt

@@ -350,6 +350,69 @@ def test_an_attached_volume_is_a_disk_with_a_file_system(tmp_path, drive):
     assert json.loads(ok("volume", "check", drive, "--json"))["clean"]
 
 
+def traced(*arguments):
+    """The lab's figures of a trace."""
+    return json.loads(ok("lab", "trace", "stat", *arguments, "--json").splitlines()[-1])
+
+
+def test_what_clients_asked_for_is_recorded_and_the_lab_replays_it(tmp_path, drive):
+    need("fio", "qemu-io", "nbdcopy")
+    trace = tmp_path / "disk.trace.gz"
+    with Export(tmp_path, drive, options=["--record", trace]) as export:
+        job = ["--name=r", "--ioengine=nbd", f"--uri={export.unix}", "--rw=randrw", "--bs=8k", "--size=8m", "--iodepth=8", "--randseed=3"]
+        said = json.loads((text := run("fio", *job, f"--aux-path={tmp_path}", "--output-format=json"))[text.index("{"):])["jobs"][0]
+        script = ["write -f -P 7 16M 64k", "write -z -u 17M 1M", "discard 16M 4k", "flush"]
+        run("qemu-io", "-f", "raw", *[word for line in script for word in ("-c", line)], export.unix)
+        content = random.Random(1).randbytes(4 * MIB)
+        (tmp_path / "in").write_bytes(content)
+        run("nbdcopy", tmp_path / "in", export.tcp)
+        export.stop()
+        assert "recording" not in "".join(export.lines)
+    told = traced(trace)
+    assert (told["name"], told["ios"], told["timed"]) == ("disk", told["timed"], told["ios"])
+    assert told["reads"]["ios"] >= said["read"]["total_ios"] > 100
+    assert told["writes"]["bytes"] == said["write"]["io_bytes"] + 64 * 1024 + 4 * MIB
+    assert told["zeros"] == 1 and told["trims"] >= 1 and told["flushes"] >= 1 and told["fua"] >= 1
+    # All but those that the first client had outstanding at its start wait for something.
+    assert told["ios"] - told["dependent"] <= 8
+    # The whole of it on a layer and on drives, by arrival and by dependencies.
+    for experiment, pace in (("stl-replay", "closed"), ("stl-replay", "open"), ("block-replay", "closed")):
+        replayed = json.loads(ok("lab", "run", experiment, "--trace", trace, "--pace", pace, "--scale", "quick", "--out", tmp_path, "--json").splitlines()[-1])
+        assert replayed["grids"] and all(row["cells"] for grid in replayed["grids"] for row in grid["rows"]), replayed["grids"]
+    # Whoever looks for it later finds it as it was.
+    refused("volume", "export", drive, "--socket", tmp_path / "x.sock", "--record", trace, says=[str(trace), "another file"], status=78)
+    refused("volume", "export", drive, "--socket", tmp_path / "x.sock", "--record", tmp_path / "no/such", says=["no/such"], status=78)
+    refused("volume", "export", drive, "--record", "a", "--record", "b", says=["1 drives, and 2 files"])
+    assert not (tmp_path / "x.sock").exists() and traced(trace) == told
+
+
+def test_a_full_disk_ends_a_recording_and_nothing_else(tmp_path, drive):
+    with Export(tmp_path, drive, options=["--record", "/dev/full"]) as export:
+        client = Client(export.socket)
+        for at in range(200):
+            client.call(WRITE, at * BLOCK, data=bytes([at]) * BLOCK, flags=1)
+        time.sleep(1.5)
+        assert all(client.call(READ, at * BLOCK, BLOCK) == bytes([at]) * BLOCK for at in range(200))
+        client.close()
+        export.stop()
+        said = "".join(export.lines)
+        assert "/dev/full" in said and "the export goes on" in said and "No space left" in said, said
+    assert json.loads(ok("volume", "check", drive, "--json"))["clean"]
+
+
+def test_a_recording_survives_kill_9_up_to_its_last_second(tmp_path, drive):
+    trace = tmp_path / "disk.trace.gz"
+    with Export(tmp_path, drive, options=["--record", trace]) as export:
+        client = Client(export.socket)
+        for at in range(300):
+            client.call(WRITE, at * BLOCK, data=bytes(BLOCK), flags=1)
+        time.sleep(2.5)
+        client.call(FLUSH)
+        export.kill()
+    told = traced(trace)
+    assert told["writes"]["ios"] == told["fua"] == 300
+
+
 def test_the_service_manager_is_told_and_the_socket_is_in_its_directory(tmp_path, drive):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))

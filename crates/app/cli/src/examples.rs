@@ -313,6 +313,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle volume export disk.shingle --socket /run/disk.sock", "for clients on this machine"),
             ("shingle volume export disk.shingle --listen 127.0.0.1:10809", "nbd://127.0.0.1:10809/disk"),
             ("shingle volume export /dev/sdb /dev/sdc --listen 127.0.0.1:10809", "two exports: sdb and sdc"),
+            ("shingle volume export disk.shingle --record disk.trace.gz", "with a trace of what clients ask for"),
             (
                 "shingle volume export /dev/sdb --listen 0.0.0.0:10809 --tls-cert cert.pem --tls-key key.pem --tls-clients ca.pem",
                 "for other machines",
@@ -359,6 +360,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle lab trace convert sda.txt sda.trace --format blkparse --infer-dependencies", "for a closed loop"),
         ],
     ),
+    ("lab trace list", &[("shingle lab trace list", "names for --trace")]),
     (
         "lab trace stat",
         &[

@@ -13,3 +13,9 @@ impl fmt::Display for LabError {
 }
 
 impl std::error::Error for LabError {}
+
+impl From<shingle_block_trace::TraceError> for LabError {
+    fn from(error: shingle_block_trace::TraceError) -> Self {
+        Self(error.0)
+    }
+}

@@ -80,12 +80,16 @@ pub struct MappedRun {
 /// Bytes of zeros that are written at once where a store has nothing better.
 const ZEROS: usize = 1 << 20;
 
+/// They begin with a page, as devices want it of what they write.
+#[repr(align(4096))]
+struct Zeros([u8; ZEROS]);
+
 /// Zeros as the pieces of one write: a caller that goes away leaves it whole.
 fn zeros<S: BlockStore + ?Sized>(store: &S, offset: u64, length: u64) -> StoreResult<Vec<Bytes>> {
-    static PIECE: [u8; ZEROS] = [0; ZEROS];
+    static PIECE: Zeros = Zeros([0; ZEROS]);
     let Range { start, end } = accessed(store, offset, length)?;
     let pieces = (start..end).step_by(ZEROS);
-    Ok(pieces.map(|at| Bytes::from_static(&PIECE[..(end - at).min(ZEROS as u64) as usize])).collect())
+    Ok(pieces.map(|at| Bytes::from_static(&PIECE.0[..(end - at).min(ZEROS as u64) as usize])).collect())
 }
 
 /// The bytes that an access touches, if it is of whole sectors inside the store. (API-BLK-1)

@@ -149,7 +149,7 @@ impl Desk<'_> {
         };
         let room = permit(&self.room, held_bytes).await;
         let data = reader.data(data_bytes).await?;
-        let answer = self.answer(request, self.held(place, room));
+        let answer = self.answer(request, self.held(place, room)).noted(self.connection.export.note(order));
         self.connection.export.begin(Call { order, data, answer }).await;
         Ok(())
     }

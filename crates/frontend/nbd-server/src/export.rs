@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -21,6 +22,7 @@ use crate::execute::execute;
 use crate::face::{About, Face};
 use crate::failure::Failure;
 use crate::metrics::NbdMetrics;
+use crate::recording::{Noted, Notes, Recording};
 use crate::reply::Outcome;
 use crate::request::{Order, Request};
 use crate::wire::STRING_BYTES_MAX;
@@ -30,6 +32,7 @@ use crate::wire::STRING_BYTES_MAX;
 pub struct Export {
     face: Arc<Face>,
     owner: Arc<dyn Owner>,
+    notes: Option<Arc<Notes>>,
 }
 
 impl fmt::Debug for Export {
@@ -98,7 +101,17 @@ impl Export {
             return Err(invalid(format!("no export has {size_bytes} bytes in sectors of {sector}")));
         };
         let face = Arc::new(Face { about, size_bytes, sector_bytes });
-        Ok(Self { face, owner: Arc::new(OfDesk { desk, store, edges: Arc::default() }) })
+        Ok(Self { face, owner: Arc::new(OfDesk { desk, store, edges: Arc::default() }), notes: None })
+    }
+
+    /// The same export, of which the requests from now on are recorded in a new file. The recording ends with what is returned, or when it is
+    /// [finished](Recording::finish).
+    ///
+    /// # Errors
+    /// The file is there already, or cannot be made. That it cannot be written, a warning tells later.
+    pub fn recorded(self, file: &Path) -> io::Result<(Self, Recording)> {
+        let recording = Recording::begin(file, self.name(), self.face.size_bytes)?;
+        Ok((Self { notes: Some(recording.notes()), ..self }, recording))
     }
 
     /// Its name.
@@ -108,6 +121,11 @@ impl Export {
 
     pub(crate) fn face(&self) -> &Arc<Face> {
         &self.face
+    }
+
+    /// Notes an order that a client gave, if there is a recording.
+    pub(crate) fn note(&self, order: Order) -> Option<Noted> {
+        self.notes.as_ref()?.came(order)
     }
 
     pub(crate) async fn begin(&self, call: Call) {
@@ -151,12 +169,19 @@ pub(crate) struct Answer {
     held: Option<Held>,
     metrics: Arc<NbdMetrics>,
     began: Instant,
+    noted: Option<Noted>,
 }
 
 impl Answer {
     pub(crate) fn new(request: Request, replies: UnboundedSender<Reply>, held: Held, metrics: Arc<NbdMetrics>) -> Self {
         metrics.requests_in_flight.fetch_add(1, Relaxed);
-        Self { request, replies, held: Some(held), metrics, began: Instant::now() }
+        Self { request, replies, held: Some(held), metrics, began: Instant::now(), noted: None }
+    }
+
+    /// The same answer, of a request that is in a recording.
+    pub(crate) fn noted(mut self, noted: Option<Noted>) -> Self {
+        self.noted = noted;
+        self
     }
 
     /// Gives the answer.
@@ -172,6 +197,10 @@ impl Answer {
         }
         self.metrics.requests_in_flight.fetch_sub(1, Relaxed);
         self.metrics.answered(kind, u64::from(length), outcome.is_ok(), self.began.elapsed());
+        // Before the client can know of it.
+        if let Some(noted) = self.noted.take() {
+            noted.answered();
+        }
         // The client may be gone.
         let _ = self.replies.send(Reply { cookie, outcome, held });
     }

@@ -4,7 +4,8 @@
 //! [`BlockStore`] on the thread of its owner, and reaches it through a [`Desk`].
 //!
 //! A connection is haggled over first (`handshake`, `haggle`), then it has one export (`connection`). A task reads its requests
-//! (`reader`, `request`), the store's owner does them (`execute`, `edges`), another task writes the replies (`reply`, `writer`).
+//! (`reader`, `request`), the store's owner does them (`execute`, `edges`), another task writes the replies (`reply`, `writer`). A block trace
+//! of them can be kept (`recording`).
 //!
 //! # Invariants
 //! - NBD-SAFE-1: no bytes of a client make the server panic, and none make it take memory out of proportion. (`haggle`, `request`)
@@ -36,6 +37,7 @@ mod metrics;
 mod option;
 pub mod parse;
 mod reader;
+mod recording;
 mod reply;
 mod request;
 mod server;
@@ -49,5 +51,6 @@ pub use face::About;
 pub use limits::{Limits, Options};
 pub use listener::Listener;
 pub use metrics::{CommandMetrics, LATENCY_BOUNDS_S, NbdMetrics};
+pub use recording::Recording;
 pub use server::{Served, Server};
 pub use tls::{Tls, TlsUse};

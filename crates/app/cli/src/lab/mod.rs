@@ -91,10 +91,11 @@ pub(crate) struct Run {
     replay: Replay,
 }
 
-/// A block trace to replay, in `block-replay`.
+/// A block trace to replay.
 #[derive(Args)]
 pub(crate) struct Replay {
-    /// Block trace for `block-replay` to replay; see docs/formats/block-trace.md [default: none, but generated loads]
+    /// Block trace for `block-replay`, `stl-replay`, `stl-map-size` or `stl-heat`: a file (docs/formats/block-trace.md), or the name of one that is
+    /// built in (`shingle lab trace list`) [default: none, but generated loads]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Its format: shingle, shingle-zoned, msr, vscsi, spc, srt, blkparse or tencent [default: the one that its first bytes name]

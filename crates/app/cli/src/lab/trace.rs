@@ -13,6 +13,7 @@ use shingle_lab::trace::foreign::Format;
 use shingle_lab::trace::input::{Input, Selection, Volume};
 use shingle_lab::trace::io::Source;
 use shingle_lab::trace::order::Mended;
+use shingle_lab::trace::own;
 use shingle_lab::trace::stat::{Counter, Kind, Stat as Figures};
 
 use crate::failure::{Failure, Outcome};
@@ -28,12 +29,14 @@ pub(crate) enum Trace {
     Convert(Convert),
     /// Tell kinds, sizes, sequentiality, working set and arrivals of a trace: `shingle lab trace stat web.trace.gz`
     Stat(Stat),
+    /// List the traces that are built in, whose names do as well as a file's: `shingle lab trace list`
+    List,
 }
 
 /// A trace in a file.
 #[derive(Args)]
 pub(crate) struct TraceFile {
-    /// The trace. One that gzip compressed is read as it is.
+    /// The trace, or the name of one that is built in (`shingle lab trace list`). One that gzip compressed is read as it is.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Its format: shingle, shingle-zoned, msr, vscsi, spc, srt, blkparse or tencent [default: the one that its first bytes name]
@@ -85,6 +88,10 @@ impl Trace {
         match self {
             Self::Convert(convert) => convert.run(),
             Self::Stat(stat) => stat.run(),
+            Self::List => {
+                own::ALL.iter().for_each(|own| say!("{:<14} {}", own.name, own.about));
+                Ok(())
+            }
         }
     }
 }
@@ -244,7 +251,13 @@ fn tell(input: &Input, file: &Path, stat: &Figures) {
             mean_bytes / 1024.0
         );
     }
-    say!("others         {} flushes, {} trims; {} writes are durable", stat.flushes, stat.trims, stat.fua);
+    say!(
+        "others         {} flushes, {} trims, {} ranges of zeros; {} are durable by themselves",
+        stat.flushes,
+        stat.trims,
+        stat.zeros,
+        stat.fua
+    );
     say!(
         "working set    {}, of which {} are written, each page {:.1} times",
         size(stat.footprint_bytes),

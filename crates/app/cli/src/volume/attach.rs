@@ -31,6 +31,9 @@ pub(crate) struct Attach {
     /// The node to use, such as /dev/nbd1 [default: the first one that is free].
     #[arg(long, value_name = "NODE")]
     device: Option<PathBuf>,
+    /// A block trace of what the kernel asks for, in a new file [default: none].
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     manner: Manner,
 }
@@ -54,7 +57,7 @@ impl Attach {
     pub(crate) fn run(self) -> Outcome {
         let scratch = Scratch::new(Path::new("/run"))?;
         let (socket, name) = (scratch.0.join("nbd.sock"), name_of(&self.drive));
-        let volumes = vec![VolumeExport { drive: self.drive, name: name.clone() }];
+        let volumes = vec![VolumeExport { drive: self.drive, name: name.clone(), record: self.record }];
         let exports = self.manner.exports(volumes, vec![Place::Unix(socket.clone())], None);
         let (device, mut result) = (self.device, Ok(()));
         let ready = async |served: ServedVolumes, mut stop: Stop| {

@@ -14,6 +14,9 @@ Prints an address (URI) for each volume and place once clients can connect, and 
 requests under way are answered, and the volumes are closed. Any end, also that by SIGKILL, costs nothing that was \
 acknowledged: writes with FUA, and all writes before a flush.
 
+With --record, all that clients ask for is noted with its times in a block trace, which `shingle lab run stl-replay --trace FILE` \
+and `block-replay` replay. A file that cannot be written ends the recording with a warning; the export goes on.
+
 Without TLS there is no check of who a client is: listen on a Unix socket or on loopback then. Exit status: 1 a volume \
 could not be served, 78 a name or certificate makes no sense.";
 
@@ -42,6 +45,9 @@ pub(crate) struct Export {
     /// Authorities of clients' certificates, in PEM: no other client gets in then [default: none].
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_clients: Option<PathBuf>,
+    /// Block traces of what clients ask for, in new files: one for each drive, in the same order [default: none].
+    #[arg(long, value_name = "FILE")]
+    record: Vec<PathBuf>,
     #[command(flatten)]
     manner: Manner,
 }
@@ -65,10 +71,19 @@ impl Export {
         if self.name.is_some() && self.drives.len() > 1 {
             return Err(Failure::new("--name is for one drive; of several, each is exported by its own name"));
         }
-        let volumes: Vec<_> = match self.name {
-            Some(name) => self.drives.into_iter().map(|drive| VolumeExport { drive, name: name.clone() }).collect(),
-            None => self.drives.into_iter().map(|drive| VolumeExport { name: name_of(&drive), drive }).collect(),
+        if !self.record.is_empty() && self.record.len() != self.drives.len() {
+            let (drives, files) = (self.drives.len(), self.record.len());
+            return Err(Failure::new(format!(
+                "each drive has a trace of its own: {drives} drives, and {files} files of --record"
+            )));
+        }
+        let records = self.record.into_iter().map(Some).chain(std::iter::repeat(None));
+        let volume = |(drive, record): (PathBuf, _)| VolumeExport {
+            name: self.name.clone().unwrap_or_else(|| name_of(&drive)),
+            drive,
+            record,
         };
+        let volumes: Vec<_> = self.drives.into_iter().zip(records).map(volume).collect();
         let mut places: Vec<_> = self.listen.into_iter().map(Place::Tcp).collect();
         places.extend(self.socket.into_iter().map(Place::Unix));
         if places.is_empty() {

@@ -302,7 +302,14 @@ impl Player {
                 self.store.write(start, self.data(length), durability).await
             }
             IoKind::Flush => self.store.flush().await,
-            IoKind::Trim => self.store.trim(start, length).await,
+            IoKind::Trim => {
+                self.store.trim(start, length).await?;
+                if io.fua { self.store.flush().await } else { Ok(()) }
+            }
+            IoKind::Zero => {
+                let durability = if io.fua { Durability::Durable } else { Durability::Cached };
+                self.store.write_zeros(start, length, durability).await
+            }
         }
     }
 
@@ -333,7 +340,7 @@ impl Player {
                 replayed.read_bytes += io.length;
             }
             IoKind::Write => replayed.written_bytes += io.length,
-            IoKind::Flush | IoKind::Trim => {}
+            IoKind::Flush | IoKind::Trim | IoKind::Zero => {}
         }
         if matches!(io.kind, IoKind::Read | IoKind::Write) {
             replayed.throughput.note(replayed.took, io.length);

@@ -1,4 +1,4 @@
-//! A trace in a file, of whatever format, as a source of block I/Os.
+//! A trace in a file, of whatever format, or one that is built in, as a source of block I/Os.
 //!
 //! A trace of another's format is read twice: once for its volumes, their sizes and its first time, and again for its I/Os. So no
 //! more than a small part of it is ever in memory. Volumes follow each other in one address space, in the order of their names' first
@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,6 +17,7 @@ use super::depend::Inferred;
 use super::foreign::Format;
 use super::io::{IoKind, Ios, SIZE_MAX, Source};
 use super::order::{Layout, Mended, Ordered, whole_sectors};
+use super::own;
 use crate::error::LabError;
 
 /// Alignment of a volume in the address space.
@@ -59,7 +60,8 @@ pub struct Input {
 }
 
 impl Input {
-    /// Looks at a file, and through it if its format needs that.
+    /// Looks at a file, and through it if its format needs that. If there is no such file, it may be the name of a trace that is
+    /// [built in](own::ALL).
     ///
     /// # Errors
     /// It cannot be read, or is no trace of that format, or has no such volume.
@@ -106,7 +108,13 @@ impl Input {
     /// The bytes of the file, unpacked if gzip packed them.
     fn bytes(&self) -> Result<Box<dyn BufRead>, LabError> {
         let failed = |error: std::io::Error| self.failed(LabError(error.to_string()));
-        let mut file = BufReader::new(File::open(&self.path).map_err(failed)?);
+        let mut file: Box<dyn BufRead> = match File::open(&self.path) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            Err(error) => match self.path.to_str().and_then(own::named) {
+                Some(own) if error.kind() == ErrorKind::NotFound => Box::new(Cursor::new(own.bytes)),
+                _ => return Err(failed(error)),
+            },
+        };
         let start = file.fill_buf().map_err(failed)?;
         if let Some((_, command)) = PACKED.iter().find(|(mark, _)| start.starts_with(mark)) {
             return Err(
@@ -116,7 +124,7 @@ impl Input {
         if start.starts_with(b"\x1f\x8b") {
             return Ok(Box::new(BufReader::new(MultiGzDecoder::new(file))));
         }
-        Ok(Box::new(file))
+        Ok(file)
     }
 
     /// Finds name, size, first time and volumes.
@@ -184,7 +192,10 @@ impl Input {
     pub fn open_mended(&self) -> Result<(Ios, Rc<Cell<Mended>>), LabError> {
         let mended = Rc::new(Cell::new(Mended::default()));
         let ios: Ios = match self.format.reader(self.bytes()?) {
-            None => Box::new(BlockTrace::read(self.bytes()?).map_err(|error| self.failed(error))?),
+            None => {
+                let trace = BlockTrace::read(self.bytes()?).map_err(|error| self.failed(error.into()))?;
+                Box::new(trace.map(|io| io.map_err(LabError::from)))
+            }
             Some(reader) => {
                 let (mut ordered, told) = (Ordered::new(reader, self.layout.clone(), self.begin), mended.clone());
                 Box::new(std::iter::from_fn(move || {

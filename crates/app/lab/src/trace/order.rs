@@ -96,7 +96,7 @@ impl Ordered {
                 (base.checked_add(offset).ok_or_else(wrong)?, length)
             }
         };
-        if io.kind != IoKind::Trim && length > LENGTH_MAX {
+        if matches!(io.kind, IoKind::Read | IoKind::Write) && length > LENGTH_MAX {
             return Err(wrong());
         }
         self.mended.rounded += u64::from(length != io.length);

@@ -47,7 +47,9 @@ pub struct Stat {
     pub flushes: u64,
     /// Trims.
     pub trims: u64,
-    /// Writes that are durable when they complete.
+    /// Ranges that are made to read as zeros.
+    pub zeros: u64,
+    /// Writes, zeros and trims that are durable when they complete.
     pub fua: u64,
     /// Bytes of pages that reads or writes touch.
     pub footprint_bytes: u64,
@@ -162,6 +164,10 @@ impl Counter {
             }
             IoKind::Trim => {
                 stat.trims += 1;
+                None
+            }
+            IoKind::Zero => {
+                stat.zeros += 1;
                 None
             }
         };

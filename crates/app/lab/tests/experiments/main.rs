@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod orderings;
+mod own_traces;
 mod same_seed;

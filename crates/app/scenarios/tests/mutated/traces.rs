@@ -22,11 +22,13 @@ fn vscsi(version: u16) -> Vec<u8> {
     record.repeat(3)
 }
 
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 7] = [
     "{\"shingle_trace\":2,\"name\":\"some\",\"size\":1048576}\n\
      {\"at\":0,\"op\":\"write\",\"offset\":4096,\"length\":8192,\"fua\":true,\"took\":250000}\n\
      {\"at\":0,\"op\":\"read\",\"length\":512}\n{\"at\":300000,\"op\":\"flush\",\"after\":[2,1]}\n\
      {\"at\":300001,\"op\":\"trim\",\"offset\":1048064,\"length\":512,\"after\":[1]}\n",
+    "{\"shingle_trace\":3,\"name\":\"some\",\"size\":1048576}\n{\"at\":0,\"op\":\"zero\",\"length\":8192,\"fua\":true}\n\
+     {\"at\":5,\"op\":\"trim\",\"offset\":4096,\"length\":512,\"fua\":true,\"after\":[1]}\n",
     "shingle-trace 1 some 2048 10 2\nW 7 1 0\nA 2 256 1\nA 2 8 2\nO 3 0\nM 1048576\nD\nR 4096 1 1\nF 0\nX 2 0\nA 2 8 0\nZ\n",
     "128166372003061629,web,1,Read,383496192,32768,113736\r\n128166372016382155,web,1,Write,4096,512,99\n",
     "0,303567,3584,w,0.000000\n1,55590,3072,R,1.026214\n",

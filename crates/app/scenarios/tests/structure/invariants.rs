@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 26] = [
+const PREFIXES: [(&str, &str); 27] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -24,6 +24,7 @@ const PREFIXES: [(&str, &str); 26] = [
     ("crates/engine/translation", "TL"),
     ("crates/engine/zone-kit", "ZK"),
     ("crates/foundation/base", "BS"),
+    ("crates/foundation/block-trace", "BT"),
     ("crates/foundation/erasure", "EC"),
     ("crates/foundation/runtime", "RT"),
     ("crates/foundation/store-api", "API"),

@@ -11,6 +11,8 @@ pub struct VolumeExport {
     pub drive: PathBuf,
     /// The name that clients ask for.
     pub name: String,
+    /// A new file for a block trace of what clients ask for.
+    pub record: Option<PathBuf>,
 }
 
 /// Files of TLS, all PEM.

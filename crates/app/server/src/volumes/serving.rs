@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Server, Tls, TlsUse};
+use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Recording, Server, Tls, TlsUse};
 use shingle_runtime::owner::Desk;
 use shingle_translation::Options;
 use tokio::sync::oneshot;
@@ -68,7 +68,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
         begun = begin(&exports, tls, &mut owners) => begun,
         () = signals.any() => return close(owners).await,
     };
-    let (server, listeners, served, answers) = match begun {
+    let Begun { server, listeners, recordings, served, answers } = match begun {
         Ok(begun) => begun,
         Err(error) => {
             // Its error says more than theirs.
@@ -94,6 +94,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
     let ended = server.serve(listeners, stop.map(|again| drop(tell.send(again)))).await;
     let mut again = told.await.map_err(|error| Error::system("the front end", error))??;
     drop(server);
+    join_all(recordings.into_iter().map(Recording::finish)).await;
     if ended.cut > 0 {
         tracing::warn!(connections = ended.cut, "requests that took too long to finish were cut off");
     }
@@ -127,16 +128,21 @@ fn read_tls(files: &TlsFiles) -> Result<Tls> {
         .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
 }
 
+/// Everything that is needed for serving.
+struct Begun {
+    server: Server,
+    listeners: Vec<Listener>,
+    recordings: Vec<Recording>,
+    served: Served,
+    answers: Vec<Answers>,
+}
+
 /// Opens all volumes and listens everywhere. (SV-VOL-2)
-async fn begin(
-    exports: &Exports,
-    tls: Option<Tls>,
-    owners: &mut Vec<Owner>,
-) -> Result<(Server, Vec<Listener>, Served, Vec<Answers>)> {
+async fn begin(exports: &Exports, tls: Option<Tls>, owners: &mut Vec<Owner>) -> Result<Begun> {
     let with_tls = tls.is_some();
     let server = Server::new(ServerOptions { tls, ..ServerOptions::default() });
     let options = Options { accept_loss: exports.accept_loss, ..Options::default() };
-    let mut answers: Vec<Answers> = Vec::new();
+    let (mut answers, mut opened): (Vec<Answers>, _) = (Vec::new(), Vec::new());
     for volume in &exports.volumes {
         let owner = Owner::start(volume.drive.clone(), options).await?;
         let about = About {
@@ -152,7 +158,7 @@ async fn begin(
         let subject = Subject { desk: desk.clone(), server: server.clone(), about: about.clone() };
         let export = Export::of(desk, Core::store, about).await;
         let refused = |error: std::io::Error| Error::new(ErrorKind::Config, format!("{called}: {error}"));
-        server.add(export.map_err(refused)?).map_err(refused)?;
+        opened.push(export.map_err(refused)?);
         subject.offer_all().await.map_err(|words| Error::new(ErrorKind::Store, format!("{called}: {words}")))?;
         answers.push(answering(&node, subject).map_err(|error| Error::system(&called, &error))?.boxed());
     }
@@ -161,14 +167,23 @@ async fn begin(
     for place in &mut places {
         listeners.push(place.listen().await?);
     }
+    // Last, so that a start that fails leaves no empty traces.
+    let mut recordings = Vec::new();
+    for (mut export, volume) in opened.into_iter().zip(&exports.volumes) {
+        if let Some(file) = &volume.record {
+            let refused = |error| Error::new(ErrorKind::Config, format!("the trace {}: {error}", file.display()));
+            let (recorded, recording) = export.recorded(file).map_err(refused)?;
+            recordings.push(recording);
+            export = recorded;
+        }
+        let refused = |error| Error::new(ErrorKind::Config, format!("the export `{}`: {error}", volume.name));
+        server.add(export).map_err(refused)?;
+    }
     let uri = |name: &str, place: &Place| place.uri(name, with_tls && matches!(place, Place::Tcp(_)));
     let uris = exports.volumes.iter().flat_map(|volume| places.iter().map(|place| uri(&volume.name, place)));
-    Ok((
-        server,
-        listeners,
-        Served { uris: uris.collect(), sector_bytes: owners.iter().map(|owner| owner.sector_bytes).collect() },
-        answers,
-    ))
+    let sector_bytes = owners.iter().map(|owner| owner.sector_bytes).collect();
+    let served = Served { uris: uris.collect(), sector_bytes };
+    Ok(Begun { server, listeners, recordings, served, answers })
 }
 
 /// Tells the service manager again and again that the front end lives. Completes if an owner is gone: another start may help.

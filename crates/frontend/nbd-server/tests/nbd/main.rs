@@ -8,6 +8,7 @@ mod connections;
 mod contract;
 mod handshake;
 mod harness;
+mod recording;
 mod remote;
 mod requests;
 mod shutdown;

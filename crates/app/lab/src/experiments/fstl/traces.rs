@@ -53,6 +53,12 @@ pub(super) const CACHED: Mode =
 /// All of them.
 pub(super) const MODES: [Mode; 3] = [ONE, TWO, CACHED];
 
+/// Those of a pace of the user's own, which the depths are not for.
+const PACED: [Mode; 2] = [
+    Mode { name: "uncached", words: "write cache off", ..ONE },
+    Mode { name: "cached", words: "write cache on", ..CACHED },
+];
+
 /// A load, and the modes in which it is replayed.
 #[derive(Clone)]
 pub(super) struct Trace {
@@ -108,7 +114,8 @@ pub(super) fn of_cleaning(context: &Context) -> Vec<(Trace, u32)> {
 fn of(context: &Context, loads: Vec<(Fitted, &[Mode])>) -> Vec<Trace> {
     if let Some(trace) = &context.block_trace {
         let name = trace.source.name().to_owned();
-        return vec![Trace { name, source: trace.source.clone(), modes: MODES.to_vec(), pace: trace.pace }];
+        let modes = if trace.pace.is_some() { PACED.to_vec() } else { MODES.to_vec() };
+        return vec![Trace { name, source: trace.source.clone(), modes, pace: trace.pace }];
     }
     let trace = |(load, modes): (Fitted, &[Mode])| Trace {
         name: load.name.clone(),

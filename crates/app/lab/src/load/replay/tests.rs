@@ -119,10 +119,14 @@ fn ios_keep_their_kind_and_become_whole_sectors() {
         Io::flush(2 * MS),
         Io::new(3 * MS, IoKind::Trim, 0, 8192),
         Io::new(4 * MS, IoKind::Read, 3584, 1024),
+        Io { fua: true, ..Io::new(5 * MS, IoKind::Trim, 0, 4096) },
+        Io { fua: true, ..Io::new(8 * MS, IoKind::Zero, 4096, 8192) },
     ];
     let (replayed, calls) = run(ios, Pace::Open);
     let words: Vec<_> = calls.iter().map(|call| call.1.as_str()).collect();
-    assert_eq!(words, ["write 0 4096 Durable", "write 4096 4096 Cached", "flush", "trim 0 8192", "read 0 8192"]);
+    assert_eq!(words[..5], ["write 0 4096 Durable", "write 4096 4096 Cached", "flush", "trim 0 8192", "read 0 8192"]);
+    // A store that has nothing better for zeros writes them.
+    assert_eq!(words[5..], ["trim 0 4096", "flush", "write 4096 8192 Durable"]);
     let replayed = replayed.unwrap();
     assert_eq!((replayed.widened, replayed.written_bytes, replayed.reads.count()), (2, 5120, 1));
 }

@@ -86,7 +86,10 @@ impl Blkparse {
             return Ok(true);
         }
         let Some(event) = event(line) else {
-            return Err(self.lines.wrong("it must be DEVICE CPU NUMBER SECONDS PROCESS EVENT KIND SECTOR + SECTORS"));
+            return Err(self
+                .lines
+                .wrong("it must be DEVICE CPU NUMBER SECONDS PROCESS EVENT KIND SECTOR + SECTORS")
+                .into());
         };
         let volume = || event.device.replace(',', ":");
         match event.action {
@@ -94,7 +97,7 @@ impl Blkparse {
                 let (flush, kind) = kinds(event.kind);
                 let (offset, length) = (event.sectors.0.checked_mul(SECTOR), event.sectors.1.checked_mul(SECTOR));
                 let ((Some(offset), Some(length)), at) = ((offset, length), event.at) else {
-                    return Err(self.lines.wrong("its sectors are out of all bounds"));
+                    return Err(self.lines.wrong("its sectors are out of all bounds").into());
                 };
                 let number = self.volumes.number(&volume())?;
                 let kind = kind.filter(|_| length > 0);

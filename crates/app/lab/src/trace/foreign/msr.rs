@@ -47,7 +47,7 @@ impl Reader for Msr {
     fn next_raw(&mut self) -> Result<Option<Raw>, LabError> {
         let Some(line) = self.lines.next_line()? else { return Ok(None) };
         let Some((volume, io)) = parse(line) else {
-            return Err(self.lines.wrong("it must be TIME,HOST,DISK,Read|Write,OFFSET,SIZE,RESPONSE_TIME"));
+            return Err(self.lines.wrong("it must be TIME,HOST,DISK,Read|Write,OFFSET,SIZE,RESPONSE_TIME").into());
         };
         Ok(Some(Raw { volume: self.volumes.number(&volume)?, io }))
     }

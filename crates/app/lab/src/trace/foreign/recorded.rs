@@ -105,7 +105,7 @@ impl Reader for Recorded {
             let command = match line {
                 Some(Line::Command(command)) => command,
                 Some(_) => continue,
-                None => return Err(self.lines.wrong("it is no line of a recording")),
+                None => return Err(self.lines.wrong("it is no line of a recording").into()),
             };
             let Some(io) = self.io(command) else {
                 self.left_out += 1;

@@ -45,7 +45,7 @@ impl Reader for Spc {
     fn next_raw(&mut self) -> Result<Option<Raw>, LabError> {
         let Some(line) = self.lines.next_line()? else { return Ok(None) };
         let Some((unit, io)) = parse(line) else {
-            return Err(self.lines.wrong("it must be UNIT,BLOCK,BYTES,R|W,SECONDS"));
+            return Err(self.lines.wrong("it must be UNIT,BLOCK,BYTES,R|W,SECONDS").into());
         };
         Ok(Some(Raw { volume: self.volumes.number(&unit.to_string())?, io }))
     }

@@ -43,7 +43,7 @@ impl Reader for Tencent {
     fn next_raw(&mut self) -> Result<Option<Raw>, LabError> {
         let Some(line) = self.lines.next_line()? else { return Ok(None) };
         let Some((volume, io)) = parse(line) else {
-            return Err(self.lines.wrong("it must be SECONDS,SECTOR,SECTORS,0|1,VOLUME"));
+            return Err(self.lines.wrong("it must be SECONDS,SECTOR,SECTORS,0|1,VOLUME").into());
         };
         Ok(Some(Raw { volume: self.volumes.number(&volume.to_string())?, io }))
     }

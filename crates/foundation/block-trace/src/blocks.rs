@@ -1,20 +1,23 @@
-//! Version 2 of the project's traces: block I/Os with arrival times, durability and dependencies. (docs/formats/block-trace.md)
+//! The format of block traces: a line of JSON for each I/O. (docs/formats/block-trace.md)
 //!
 //! **Owns** reading and writing the format, a line at a time. **Knows nothing of** other formats and of replaying.
 //!
 //! # Invariants
-//! - LAB-TRC-2: an I/O that is read or written meets the rules of [`Io::check`], and arrives no earlier than the one before it.
+//! - BT-FMT-1: an I/O that is read or written meets the rules of [`Io::check`], and arrives no earlier than the one before it.
 
 use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::io::{Io, SIZE_MAX};
-use super::lines::Lines;
-use crate::error::LabError;
+use crate::error::TraceError;
+use crate::io::{Io, IoKind, SIZE_MAX};
+use crate::lines::Lines;
 
-/// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 2;
+/// The version that is written.
+pub const VERSION: u32 = 3;
+
+/// The version before, which is read, too: it has no zeros, and only writes are durable by themselves.
+const BEFORE: u32 = 2;
 
 /// Beginning of the first version's files, which hold commands to a zoned drive.
 const FIRST_VERSION: &str = "shingle-trace 1";
@@ -39,11 +42,14 @@ struct Rules {
 }
 
 impl Rules {
-    /// LAB-TRC-2
-    fn take(&mut self, io: &Io, size: u64) -> Result<(), LabError> {
-        io.check(size, self.number)?;
+    /// BT-FMT-1
+    fn take(&mut self, io: &Io, head: &Head) -> Result<(), TraceError> {
+        io.check(head.size, self.number)?;
+        if head.shingle_trace == BEFORE && (io.kind == IoKind::Zero || (io.fua && io.kind != IoKind::Write)) {
+            return Err(TraceError(format!("a trace of version {BEFORE} has no zeros, and `fua` only with writes")));
+        }
         if io.at < self.last_at {
-            return Err(LabError(format!(
+            return Err(TraceError(format!(
                 "it arrives at {}, before the I/O above it ({}): I/Os stand in the order of their arrival",
                 io.at, self.last_at
             )));
@@ -67,21 +73,23 @@ impl BlockTrace {
     ///
     /// # Errors
     /// It is no trace of this version; the message says what to do.
-    pub fn read(text: Box<dyn BufRead>) -> Result<Self, LabError> {
+    pub fn read(text: Box<dyn BufRead>) -> Result<Self, TraceError> {
         let mut lines = Lines::new(text);
         let first = lines.next_line()?.unwrap_or_default();
         if first.starts_with(FIRST_VERSION) {
-            return Err(LabError(
-                "it is a recording of version 1, which holds commands to a zoned drive: `shingle lab trace convert` makes a trace of \
-                 version 2 of it"
+            return Err(TraceError(
+                "it is a recording of version 1, which holds commands to a zoned drive: `shingle lab trace convert` makes a \
+                 block trace of it"
                     .to_owned(),
             ));
         }
         let head: Result<Head, _> = serde_json::from_str(first);
-        let head = head.map_err(|error| lines.wrong(&format!("no head of a trace of version {VERSION}: {error}")))?;
-        if head.shingle_trace != VERSION {
-            return Err(lines
-                .wrong(&format!("it is of version {}, and this program reads version {VERSION}", head.shingle_trace)));
+        let head = head.map_err(|error| lines.wrong(&format!("no head of a block trace: {error}")))?;
+        if !(BEFORE..=VERSION).contains(&head.shingle_trace) {
+            let version = head.shingle_trace;
+            return Err(lines.wrong(&format!(
+                "it is of version {version}, and this program reads versions {BEFORE} and {VERSION}"
+            )));
         }
         if head.size > SIZE_MAX {
             return Err(lines.wrong(&format!("an address space has at most {SIZE_MAX} bytes, and not {}", head.size)));
@@ -94,18 +102,18 @@ impl BlockTrace {
         &self.head
     }
 
-    fn next_io(&mut self) -> Result<Option<Io>, LabError> {
+    fn next_io(&mut self) -> Result<Option<Io>, TraceError> {
         let Some(line) = self.lines.next_line()? else { return Ok(None) };
         let io: Result<Io, _> = serde_json::from_str(line);
         let io = io.map_err(|error| self.lines.wrong(&error.to_string()))?;
-        self.rules.take(&io, self.head.size).map_err(|error| self.lines.wrong(&error.0))?;
+        self.rules.take(&io, &self.head).map_err(|error| self.lines.wrong(&error.0))?;
         Ok(Some(io))
     }
 }
 
 /// I/Os, up to the first error.
 impl Iterator for BlockTrace {
-    type Item = Result<Io, LabError>;
+    type Item = Result<Io, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = if self.failed { None } else { self.next_io().transpose() };
@@ -117,7 +125,7 @@ impl Iterator for BlockTrace {
 /// A trace that is being written.
 pub struct BlockTraceWriter<W: Write> {
     out: W,
-    size: u64,
+    head: Head,
     rules: Rules,
 }
 
@@ -126,36 +134,41 @@ impl<W: Write> BlockTraceWriter<W> {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn begin(mut out: W, name: &str, size: u64) -> Result<Self, LabError> {
+    pub fn begin(mut out: W, name: &str, size: u64) -> Result<Self, TraceError> {
         let head = Head { shingle_trace: VERSION, name: name.to_owned(), size };
         line(&mut out, &head)?;
-        Ok(Self { out, size, rules: Rules::default() })
+        Ok(Self { out, head, rules: Rules::default() })
     }
 
     /// Writes the next I/O.
     ///
     /// # Errors
     /// It breaks a rule, or cannot be written.
-    pub fn write(&mut self, io: &Io) -> Result<(), LabError> {
+    pub fn write(&mut self, io: &Io) -> Result<(), TraceError> {
         let number = self.rules.number;
-        self.rules.take(io, self.size).map_err(|error| LabError(format!("I/O {number}: {error}")))?;
+        self.rules.take(io, &self.head).map_err(|error| TraceError(format!("I/O {number}: {error}")))?;
         line(&mut self.out, io)
+    }
+
+    /// Its destination.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
     }
 
     /// Ends the trace, and returns what it was written to, and the number of I/Os.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn end(mut self) -> Result<(W, u64), LabError> {
-        self.out.flush().map_err(|error| LabError(error.to_string()))?;
+    pub fn end(mut self) -> Result<(W, u64), TraceError> {
+        self.out.flush().map_err(|error| TraceError(error.to_string()))?;
         Ok((self.out, self.rules.number))
     }
 }
 
-fn line(out: &mut impl Write, value: &impl Serialize) -> Result<(), LabError> {
-    let mut text = serde_json::to_vec(value).map_err(|error| LabError(error.to_string()))?;
+fn line(out: &mut impl Write, value: &impl Serialize) -> Result<(), TraceError> {
+    let mut text = serde_json::to_vec(value).map_err(|error| TraceError(error.to_string()))?;
     text.push(b'\n');
-    out.write_all(&text).map_err(|error| LabError(error.to_string()))
+    out.write_all(&text).map_err(|error| TraceError(error.to_string()))
 }
 
 #[cfg(test)]
@@ -163,17 +176,18 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::trace::io::{IoKind, WINDOW};
+    use crate::io::WINDOW;
 
     const TEXT: &str = concat!(
-        "{\"shingle_trace\":2,\"name\":\"some\",\"size\":1048576}\n",
+        "{\"shingle_trace\":3,\"name\":\"some\",\"size\":1048576}\n",
         "{\"at\":0,\"op\":\"write\",\"offset\":4096,\"length\":8192,\"fua\":true,\"took\":250000}\n",
         "{\"at\":0,\"op\":\"read\",\"length\":512}\n",
         "{\"at\":300000,\"op\":\"flush\",\"after\":[2,1]}\n",
         "{\"at\":300001,\"op\":\"trim\",\"offset\":1048064,\"length\":512,\"after\":[1]}\n",
+        "{\"at\":300001,\"op\":\"zero\",\"length\":1048576,\"fua\":true}\n",
     );
 
-    fn read(text: &str) -> Result<Vec<Io>, LabError> {
+    fn read(text: &str) -> Result<Vec<Io>, TraceError> {
         BlockTrace::read(Box::new(Cursor::new(text.as_bytes().to_vec())))?.collect()
     }
 
@@ -187,10 +201,10 @@ mod tests {
         let mut writer = BlockTraceWriter::begin(Vec::new(), "some", 1 << 20).unwrap();
         ios.iter().for_each(|io| writer.write(io).unwrap());
         let (bytes, count) = writer.end().unwrap();
-        assert_eq!((String::from_utf8(bytes).unwrap().as_str(), count), (TEXT, 4));
+        assert_eq!((String::from_utf8(bytes).unwrap().as_str(), count), (TEXT, 5));
     }
 
-    /// LAB-TRC-2, LAB-IO-1
+    /// BT-FMT-1, BT-IO-1
     #[test]
     fn an_io_that_breaks_a_rule_is_refused_with_its_line() {
         for (wrong, expected) in [
@@ -200,8 +214,8 @@ mod tests {
             ("{\"at\":400000,\"op\":\"read\",\"offset\":100,\"length\":512}", "whole sectors"),
             ("{\"at\":400000,\"op\":\"write\"}", "one at least"),
             ("{\"at\":400000,\"op\":\"flush\",\"length\":512}", "a flush has no"),
-            ("{\"at\":400000,\"op\":\"read\",\"length\":512,\"fua\":true}", "only a write"),
-            ("{\"at\":400000,\"op\":\"flush\",\"after\":[5]}", "1 (the I/O just before) to 4"),
+            ("{\"at\":400000,\"op\":\"read\",\"length\":512,\"fua\":true}", "a read or flush has no `fua`"),
+            ("{\"at\":400000,\"op\":\"flush\",\"after\":[6]}", "1 (the I/O just before) to 5"),
             ("{\"at\":400000,\"op\":\"flush\",\"after\":[0]}", "`after`"),
             ("{\"at\":400000,\"op\":\"write\",\"length\":512,\"colour\":1}", "colour"),
             ("{\"at\":-1,\"op\":\"flush\"}", "-1"),
@@ -209,10 +223,10 @@ mod tests {
             ("", "EOF"),
         ] {
             let error = read(&format!("{TEXT}{wrong}\n")).unwrap_err().0;
-            assert!(error.starts_with("line 6: ") && error.contains(expected), "{wrong}: {error}");
+            assert!(error.starts_with("line 7: ") && error.contains(expected), "{wrong}: {error}");
         }
         let mut trace = BlockTrace::read(Box::new(Cursor::new(format!("{TEXT}x\n{TEXT}").into_bytes()))).unwrap();
-        assert_eq!(trace.by_ref().filter(Result::is_ok).count(), 4);
+        assert_eq!(trace.by_ref().filter(Result::is_ok).count(), 5);
         assert!(trace.next().is_none(), "nothing comes behind an error");
         let mut writer = BlockTraceWriter::begin(Vec::new(), "some", 4096).unwrap();
         assert!(writer.write(&Io::new(0, IoKind::Write, 4096, 512)).unwrap_err().0.starts_with("I/O 0: "));
@@ -223,11 +237,22 @@ mod tests {
     }
 
     #[test]
+    fn the_version_before_is_read_with_its_own_rules() {
+        let head = "{\"shingle_trace\":2,\"name\":\"old\",\"size\":4096}\n";
+        let ios = read(&format!("{head}{{\"at\":1,\"op\":\"write\",\"length\":512,\"fua\":true}}\n")).unwrap();
+        assert_eq!(ios, [Io { fua: true, ..Io::new(1, IoKind::Write, 0, 512) }]);
+        for io in ["\"op\":\"zero\",\"length\":512", "\"op\":\"trim\",\"length\":512,\"fua\":true"] {
+            let error = read(&format!("{head}{{\"at\":1,{io}}}\n")).unwrap_err().0;
+            assert!(error.starts_with("line 2: ") && error.contains("version 2"), "{error}");
+        }
+    }
+
+    #[test]
     fn another_version_is_refused_with_what_to_do() {
         for (text, expected) in [
             ("shingle-trace 1 f2fs 2048 10 2\nW 1 1 0\n", "trace convert"),
-            ("{\"shingle_trace\":3,\"name\":\"x\",\"size\":1}", "version 3"),
-            ("{\"shingle_trace\":2,\"name\":\"x\",\"size\":18446744073709551615}", "at most"),
+            ("{\"shingle_trace\":4,\"name\":\"x\",\"size\":1}", "version 4"),
+            ("{\"shingle_trace\":3,\"name\":\"x\",\"size\":18446744073709551615}", "at most"),
             ("", "no head"),
         ] {
             let error = read(text).unwrap_err().0;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use crate::error::LabError;
+use crate::error::TraceError;
 
 /// Longest line, in bytes.
 const LINE_MAX: u64 = 64 << 10;
@@ -29,11 +29,11 @@ impl Lines {
     ///
     /// # Errors
     /// It cannot be read, is too long, or is no text.
-    pub fn next_line(&mut self) -> Result<Option<&str>, LabError> {
+    pub fn next_line(&mut self) -> Result<Option<&str>, TraceError> {
         self.line.clear();
         self.number += 1;
         let number = self.number;
-        let failed = |why: String| LabError(format!("line {number}: {why}"));
+        let failed = |why: String| TraceError(format!("line {number}: {why}"));
         let read = self.text.by_ref().take(LINE_MAX + 1).read_until(b'\n', &mut self.line);
         if read.map_err(|error| failed(error.to_string()))? == 0 {
             return Ok(None);
@@ -48,13 +48,13 @@ impl Lines {
     }
 
     /// An error about the line that was read last.
-    pub fn wrong(&self, why: &str) -> LabError {
-        LabError(format!("line {}: {why}", self.number))
+    pub fn wrong(&self, why: &str) -> TraceError {
+        TraceError(format!("line {}: {why}", self.number))
     }
 }
 
 /// Seconds with a fraction, such as `12.000345`, in nanoseconds; digits past the ninth are left out.
-pub(super) fn seconds(text: &str) -> Option<u64> {
+pub fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
