@@ -87,10 +87,17 @@ pub(crate) struct Export {
 
 #[pymethods]
 impl Export {
-    /// Opens the volume on `drive` and exports it at `socket`; `policy` returns a generator, or is None.
+    /// Opens the volume on `drive` and exports it at `socket`; `policy` returns a generator, or is None. With `record`, a block trace of what clients
+    /// ask for goes to that new file.
     #[new]
-    #[pyo3(signature = (drive, socket, policy = None))]
-    fn new(py: Python<'_>, drive: PathBuf, socket: PathBuf, policy: Option<Py<PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (drive, socket, policy = None, record = None))]
+    fn new(
+        py: Python<'_>,
+        drive: PathBuf,
+        socket: PathBuf,
+        policy: Option<Py<PyAny>>,
+        record: Option<PathBuf>,
+    ) -> PyResult<Self> {
         let policy = policy.map(|policy| generator(py, &policy)).transpose()?;
         let (desk, calls) = Desk::with_places(CALLS.0, CALLS.1);
         let (opened, is_open) = oneshot::channel();
@@ -111,7 +118,7 @@ impl Export {
         let (served, is_served) = oneshot::channel();
         let (exported, at) = (desk.clone(), socket.clone());
         #[expect(clippy::disallowed_methods, reason = "a front end lives on threads of its own, outside simulations")]
-        let server = std::thread::spawn(move || serve(exported, at, stopped, served));
+        let server = std::thread::spawn(move || serve(exported, (at, record), stopped, served));
         py.detach(|| is_served.blocking_recv())
             .map_err(|_| gone())?
             .map_err(|error| PyOSError::new_err(error.to_string()))?;
@@ -168,7 +175,7 @@ async fn own(rt: Runtime, volume: Volume, calls: Calls<Core>, policy: Option<Py<
 
 fn serve(
     desk: Desk<Core>,
-    socket: PathBuf,
+    (socket, record): (PathBuf, Option<PathBuf>),
     stopped: oneshot::Receiver<()>,
     served: oneshot::Sender<std::io::Result<()>>,
 ) {
@@ -181,13 +188,22 @@ fn serve(
         let server = Server::new(NbdOptions::default());
         let begun = async {
             let about = About { fast_zeros: true, ..About::new("volume") };
-            server.add(NbdExport::of(desk, |core: &Core| &core.volume, about).await?)?;
-            Listener::unix(&socket).await
+            let export = NbdExport::of(desk, |core: &Core| &core.volume, about).await?;
+            let listener = Listener::unix(&socket).await?;
+            let (export, recording) = match record {
+                Some(file) => export.recorded(&file).map(|(export, recording)| (export, Some(recording)))?,
+                None => (export, None),
+            };
+            server.add(export)?;
+            Ok((listener, recording))
         };
         match begun.await {
-            Ok(listener) => {
+            Ok((listener, recording)) => {
                 let _ = served.send(Ok(()));
                 server.serve(vec![listener], async { drop(stopped.await) }).await;
+                if let Some(recording) = recording {
+                    recording.finish().await;
+                }
             }
             Err(error) => drop(served.send(Err(error))),
         }

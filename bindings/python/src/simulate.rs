@@ -40,6 +40,7 @@ enum Kinds {
     Write,
     Trim,
     Flush,
+    Zero,
 }
 
 /// A layer that cleans.
@@ -62,8 +63,8 @@ struct Times {
 
 /// Replays a trace on a volume on a modelled drive, in virtual time.
 ///
-/// `policy` is a function that returns a generator, or "tl1", "tl2", or None for the volume's own cleaner. `trace` has tuples of "r", "w", "t" or "f" (read, write, trim,
-/// flush), first byte and number of bytes. `depth` calls are under way at once. The same arguments give the same result.
+/// `policy` is a function that returns a generator, or "tl1", "tl2", or None for the volume's own cleaner. `trace` has tuples of "r", "w", "t", "f" or "z" (read, write, trim,
+/// flush, zeros), first byte and number of bytes. `depth` calls are under way at once. The same arguments give the same result.
 #[pyfunction]
 #[pyo3(signature = (policy, trace, *, drive = "st20000nm001j", zones = 100, size = None, depth = 1, seed = 1, sector = 4096))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
@@ -117,8 +118,11 @@ fn call(kind: &str, offset: u64, length: u64) -> PyResult<Call> {
         "w" => Kinds::Write,
         "t" => Kinds::Trim,
         "f" => Kinds::Flush,
+        "z" => Kinds::Zero,
         other => {
-            return Err(PyValueError::new_err(format!("a trace has \"r\", \"w\", \"t\" and \"f\", and not {other:?}")));
+            return Err(PyValueError::new_err(format!(
+                "a trace has \"r\", \"w\", \"t\", \"f\" and \"z\", and not {other:?}"
+            )));
         }
     };
     Ok(Call { kind, offset, length })
@@ -189,6 +193,7 @@ async fn timed(
         Kinds::Write => volume.write(call.offset, zeros(call.length), Durability::Cached).await?,
         Kinds::Trim => volume.trim(call.offset, call.length).await?,
         Kinds::Flush => volume.flush().await?,
+        Kinds::Zero => volume.write_zeros(call.offset, call.length, Durability::Cached).await?,
     }
     let now = rt.now();
     let mut times = times.borrow_mut();

@@ -1,4 +1,4 @@
-"""The package with the library that cargo built: `cargo build -p shingle-python`."""
+"""The package with the library that cargo built (`cargo build -p shingle-python`); or, with `--installed`, the one that pip installed."""
 
 import pathlib
 import shutil
@@ -10,7 +10,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILT = ROOT / "target" / "debug" / "lib_native.so"
 
 
+def pytest_addoption(parser):
+    parser.addoption("--installed", action="store_true", help="test the package that is installed, and not this build's")
+
+
 def pytest_configure(config):
+    if config.option.installed:
+        return
     if not BUILT.exists():
         raise pytest.UsageError(f"there is no {BUILT}: run `cargo build -p shingle-python` first")
     package = ROOT / "target" / "python"

@@ -71,6 +71,32 @@ def test_a_policy_that_fails_holds_up_nobody_for_long(drive, tmp_path, bad):
         qemu_io(export.uri, "read -P 5 0 16M")
 
 
+@needs_qemu_io
+def test_what_a_client_asked_for_is_recorded_and_simulated(drive, tmp_path):
+    trace = str(tmp_path / "load.trace.gz")
+    with shingle.Export(drive, str(tmp_path / "socket"), tl2(), record=trace) as export:
+        qemu_io(export.uri, "write -P 1 1M 1M", "write -z -u 0 64k", "discard 1M 4k", "flush", "read -P 1 1536k 64k")
+    ios = list(shingle.traces.read(trace))
+    for expected in [("w", 1 << 20, 1 << 20), ("z", 0, 64 << 10), ("t", 1 << 20, 4096), ("f", 0, 0), ("r", 1536 << 10, 64 << 10)]:
+        assert expected in ios, ios
+    assert len(shingle.simulate(None, ios, zones=40)["took"]) == len(ios)
+    with pytest.raises(OSError, match="another file"):
+        shingle.Export(drive, str(tmp_path / "socket"), record=trace)
+
+
+def test_what_is_no_trace_is_named_with_its_line(tmp_path):
+    head, io = '{"shingle_trace":3,"name":"x","size":4096}\n', '{"at":0,"op":"read","length":512}\n'
+    for text, line in [("", None), (head, None), (head + io, None), (head + "x\n", 2), (head + io + '{"op":"jump"}\n', 3), ("{}\n", 1),
+                       (head.replace("3", "9", 1), 1), ("[]\n", 1)]:
+        file = tmp_path / "trace"
+        file.write_text(text)
+        if line is None:
+            assert list(shingle.traces.read(file)) == [("r", 0, 512)] * text.count("read")
+        else:
+            with pytest.raises(ValueError, match=f"line {line}: "):
+                list(shingle.traces.read(file))
+
+
 def test_errors_name_the_drive(tmp_path):
     with pytest.raises(OSError):
         shingle.Export(str(tmp_path / "none"), str(tmp_path / "socket"))

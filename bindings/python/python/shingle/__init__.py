@@ -4,7 +4,7 @@ A layer is a function that returns a generator. It yields commands of :mod:`shin
 (:func:`simulate`) and under a real file system (:class:`Export`).
 """
 
-from . import control, layers
+from . import control, layers, traces
 from ._native import Export, create_drive, create_volume, simulate
 
-__all__ = ["Export", "control", "create_drive", "create_volume", "layers", "simulate"]
+__all__ = ["Export", "control", "create_drive", "create_volume", "layers", "simulate", "traces"]
