@@ -1,4 +1,4 @@
-//! What TL1 does next for room in its cache.
+//! The work that TL1 does next for room in its cache.
 
 use shingle_translation::ZoneName;
 
