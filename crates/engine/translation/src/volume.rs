@@ -155,7 +155,8 @@ impl Volume {
     /// write that is under way and for two flushes. Others wait meanwhile.
     ///
     /// # Errors
-    /// `Invalid` if the name is taken or is none; `Unavailable` once the volume has stopped; `Device`.
+    /// `Invalid` if the name is taken or is none; `NoSpace` if writes that wait may have no room beside it; `Unavailable` once the volume has
+    /// stopped; `Device`.
     pub async fn take_snapshot(&self, name: &str) -> StoreResult<()> {
         self.engine.take_snapshot(name).await
     }

@@ -10,6 +10,7 @@ use super::{Snapshot, SnapshotInfo};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::format::{Entry, snapshot_name};
+use crate::layout::Layout;
 use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
 use crate::state::State;
@@ -100,6 +101,11 @@ impl Engine {
             if state.maps.snapshots.len() == SNAPSHOTS_MAX {
                 return Err(invalid(format!("a volume has {SNAPSHOTS_MAX} snapshots at most: remove one")));
             }
+            // Writes that wait were let in for a volume without it. One sector at least, so that they count.
+            if !state.has_room(&self.drive.layout, 1) {
+                let text = "too little room is left for what is being written beside a snapshot: try again when less is, remove a snapshot, or discard data";
+                return Err(StoreError::new(StoreErrorKind::NoSpace, text));
+            }
             let (map, sectors) = (ExtentMap::new(stride), state.sectors);
             state.maps.snapshots.push(Snapshot { number, name: Some(name.clone()), taken, sectors, map });
             Ok(Entry::Taken { name: name.clone(), taken })
@@ -180,17 +186,8 @@ impl Engine {
         if state.maps.snapshots.is_empty() {
             return Ok(());
         }
-        let layout = &self.drive.layout;
-        let (mut pieces, mut sectors) = (1, 0);
-        for frontier in of_writes().map(|stream| &state.frontiers[usize::from(stream)]) {
-            let (waiting, of_them) = frontier.waiting();
-            pieces += waiting;
-            sectors += of_them;
-        }
-        // A change cuts an extent in three, in two maps.
-        let extents = state.maps.extents() + 4 * pieces;
         let growth = if stores { state.maps.growth(range) } else { 0 };
-        if extents > layout.extents_max || (growth > 0 && state.zones.live() + sectors + growth > layout.sectors_max) {
+        if !state.has_room(&self.drive.layout, growth) {
             let text = "snapshots have used up the room of the drive: remove one (`shingle volume snapshot rm`), or discard data";
             return Err(Failure::new(StoreErrorKind::NoSpace, text));
         }
@@ -202,6 +199,19 @@ impl State {
     /// The snapshot of a name.
     pub(crate) fn snapshot(&self, name: &str) -> Option<&Snapshot> {
         self.maps.snapshots.iter().find(|snapshot| snapshot.name.as_deref() == Some(name))
+    }
+
+    /// Sectors and maps of volume and snapshots have room on the drive if `growth` sectors come to those that are in use, and if all writes that wait
+    /// change sectors that the newest snapshot lacks. (TL-SNAP-5)
+    fn has_room(&self, layout: &Layout, growth: u64) -> bool {
+        let deferred = self.router.deferred();
+        let frontiers = of_writes().map(|stream| self.frontiers[usize::from(stream)].waiting());
+        let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
+        let (pieces, sectors) = frontiers.fold(deferred, sum);
+        // A change cuts an extent in three, in two maps.
+        let extents = self.maps.extents() + 4 * (pieces + 1);
+        let fits = growth == 0 || self.zones.live() + sectors + growth <= layout.sectors_max;
+        extents <= layout.extents_max && fits
     }
 
     /// As [`Maps::dissolve`](super::Maps::dissolve).

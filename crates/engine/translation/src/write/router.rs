@@ -81,6 +81,12 @@ impl Router {
         free.or_else(|| self.runs.iter_mut().rev().find_map(|run| run.stream.take()))
     }
 
+    /// Pieces that wait for others, and sectors of them.
+    pub(crate) fn deferred(&self) -> (u64, u64) {
+        let pieces = || self.deferred.iter().flat_map(|(_, pieces)| pieces);
+        (pieces().count() as u64, pieces().map(|piece| u64::from(piece.sectors)).sum())
+    }
+
     /// Gives up all that waits.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Piece> {
         self.deferred.drain(..).flat_map(|(_, pieces)| pieces)

@@ -84,8 +84,13 @@ fn snapshots_stay_as_they_were() {
                         number += 1;
                         let name = format!("s{number}");
                         let before = bytes_of(&volume).await;
-                        volume.take_snapshot(&name).await.expect("it is taken");
-                        taken.insert(name, before);
+                        match volume.take_snapshot(&name).await {
+                            Err(error) if error.kind == StoreErrorKind::NoSpace => {}
+                            done => {
+                                done.expect("it is taken");
+                                taken.insert(name, before);
+                            }
+                        }
                     }
                     verify(&volume, &taken, &format!("seed {seed}, life {life}")).await;
                 }
@@ -160,7 +165,11 @@ fn history(seed: u64, share: f64) -> Vec<Moment> {
                     number += 1;
                     let name = format!("s{number:03}");
                     *maybe.borrow_mut() = Some(name.clone());
-                    other.take_snapshot(&name).await.expect("it is taken");
+                    match other.take_snapshot(&name).await {
+                        // Too much waits.
+                        Err(error) if error.kind == StoreErrorKind::NoSpace => continue,
+                        taken => taken.expect("it is taken"),
+                    }
                     let bytes = bytes_of(&other.at_snapshot(&name).expect("it is there")).await;
                     sure.borrow_mut().insert(name, bytes);
                 }
@@ -217,6 +226,8 @@ fn cut(seed: u64, share: f64) -> usize {
 /// TL-SNAP-3, TL-SNAP-4, TL-CKPT-3: the snapshot that recovery makes is that which was read when it was taken, with writes under way.
 #[test]
 fn a_snapshot_survives_a_power_cut_at_any_command() {
+    // Writes that waited when a snapshot was taken needed more room than there was, and cleaning went on for ever.
+    cut(247, 0.2);
     let compared: usize = seeds(2).map(|seed| cut(seed, 0.2)).sum();
     assert!(compared > 200 || std::env::var_os("SHINGLE_SEED").is_some(), "only {compared} snapshots");
     let compared: usize = seeds(12).map(|seed| cut(seed, 0.02)).sum();
@@ -248,7 +259,10 @@ fn writes_end_when_snapshots_have_used_up_the_room() {
                     }
                 }
                 let name = format!("s{number}");
-                volume.take_snapshot(&name).await.expect("a snapshot needs no room");
+                if let Err(error) = volume.take_snapshot(&name).await {
+                    assert_eq!(error.kind, StoreErrorKind::NoSpace, "seed {seed}: {error}");
+                    continue;
+                }
                 taken.insert(name.clone(), bytes_of(&volume.at_snapshot(&name).expect("it is there")).await);
             }
             assert!(refused > 0, "seed {seed}: the room was never used up");
@@ -310,7 +324,10 @@ fn maps_of_many_snapshots_fit_a_checkpoint() {
         let (sectors, data) = (volume.size_bytes() / 4096, Bytes::from(vec![1; 4096]));
         let mut refused = 0;
         for round in 0..40 {
-            volume.take_snapshot(&format!("s{round}")).await.expect("a snapshot needs no room");
+            if let Err(error) = volume.take_snapshot(&format!("s{round}")).await {
+                assert_eq!(error.kind, StoreErrorKind::NoSpace, "{error}");
+                refused += 1;
+            }
             for lba in (0..sectors).step_by(2) {
                 let changed = if round % 2 == 0 {
                     volume.write(lba * 4096, vec![data.clone()], Durability::Cached).await
@@ -327,6 +344,6 @@ fn maps_of_many_snapshots_fit_a_checkpoint() {
         assert!(refused > 0, "the room for maps was never used up");
         volume.close().await.expect("it closes");
         let (volume, _) = open(&rt, &device).await.expect("it opens");
-        assert_eq!(volume.snapshots().len(), 40);
+        assert!(volume.snapshots().len() > 5);
     });
 }
