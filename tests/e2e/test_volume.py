@@ -379,7 +379,7 @@ def test_what_clients_asked_for_is_recorded_and_the_lab_replays_it(tmp_path, dri
     for experiment, pace in (("stl-replay", "closed"), ("stl-replay", "open"), ("block-replay", "closed")):
         replayed = json.loads(ok("lab", "run", experiment, "--trace", trace, "--pace", pace, "--scale", "quick", "--out", tmp_path, "--json").splitlines()[-1])
         assert replayed["grids"] and all(row["cells"] for grid in replayed["grids"] for row in grid["rows"]), replayed["grids"]
-    # Whoever looks for it later finds it as it was.
+    # The file stays as it was.
     refused("volume", "export", drive, "--socket", tmp_path / "x.sock", "--record", trace, says=[str(trace), "another file"], status=78)
     refused("volume", "export", drive, "--socket", tmp_path / "x.sock", "--record", tmp_path / "no/such", says=["no/such"], status=78)
     refused("volume", "export", drive, "--record", "a", "--record", "b", says=["1 drives, and 2 files"])

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_runtime::Runtime;
-use shingle_server::{SnapshotLine, SnapshotWish, ask_for_snapshots, utc};
+use shingle_server::{ErrorKind, SnapshotLine, SnapshotWish, ask_for_snapshots, open_drive, utc};
 use shingle_translation::{Options, Volume as Store};
+use shingle_zoned_linux::OpenOptions;
 
-use super::opened::{examined, named};
+use super::opened::named;
 use crate::confirm::confirm;
 use crate::device;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output::{print_columns, size};
 
 pub(crate) const ABOUT: &str = "\
@@ -90,17 +91,21 @@ impl Snapshot {
 
 /// Has it done by the process that serves the volume, or here if none does. Returns all snapshots.
 async fn grant(rt: &Runtime, drive: &Path, wish: SnapshotWish) -> Outcome<Vec<SnapshotLine>> {
-    if let Some(snapshots) = ask_for_snapshots(&device::find(drive, rt).await?, &wish)? {
+    // Only of a drive that is in use: the name of the socket could be anybody's before.
+    let node = device::find(drive, rt).await?;
+    let opened = open_drive(&node, rt, OpenOptions::default());
+    if matches!(&opened, Err(error) if error.kind == ErrorKind::InUse)
+        && let Some(snapshots) = ask_for_snapshots(&node, &wish)?
+    {
         return Ok(snapshots);
     }
+    let device = opened.map_err(|error| Failure::from(error).not_run())?;
     let failed = |error| named(drive, &error);
     let volume = match &wish {
-        SnapshotWish::List => examined(drive, rt, false).await?.0,
-        SnapshotWish::Take(_) | SnapshotWish::Remove(_) => {
-            let device = device::open(drive, rt).await?;
-            Store::open(rt, device, Options::default()).await.map_err(failed)?.0
-        }
+        SnapshotWish::List => Store::examine(rt, device, Options::default()).await,
+        SnapshotWish::Take(_) | SnapshotWish::Remove(_) => Store::open(rt, device, Options::default()).await,
     };
+    let (volume, _) = volume.map_err(failed)?;
     match &wish {
         SnapshotWish::List => return Ok(volume.snapshots().into_iter().map(SnapshotLine::from).collect()),
         SnapshotWish::Take(name) => volume.take_snapshot(name).await.map_err(failed)?,

@@ -83,7 +83,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
         tokio::select! {
             () = ready(served, Stop(signals)) => {}
             () = live(&manager, &desks) => {}
-            _ = join_all(answers) => {}
+            () = answered(answers) => {}
         }
         drop(desks);
         manager.stopping(STOP_PATIENCE);
@@ -160,7 +160,11 @@ async fn begin(exports: &Exports, tls: Option<Tls>, owners: &mut Vec<Owner>) -> 
         let refused = |error: std::io::Error| Error::new(ErrorKind::Config, format!("{called}: {error}"));
         opened.push(export.map_err(refused)?);
         subject.offer_all().await.map_err(|words| Error::new(ErrorKind::Store, format!("{called}: {words}")))?;
-        answers.push(answering(&node, subject).map_err(|error| Error::system(&called, &error))?.boxed());
+        match answering(&node, subject) {
+            Ok(answering) => answers.push(answering.boxed()),
+            // Another user may have the name: that must not keep the volume from being served.
+            Err(error) => tracing::warn!("{called}: commands cannot ask for snapshots while it is served: {error}"),
+        }
     }
     let mut places = exports.places.clone();
     let mut listeners = Vec::new();
@@ -192,6 +196,12 @@ async fn live(manager: &Manager, desks: &[Desk<Core>]) {
         manager.alive();
         tokio::time::sleep(LIFE_PAUSE).await;
     }
+}
+
+/// Answers commands. Never completes.
+async fn answered(answers: Vec<Answers>) {
+    join_all(answers).await;
+    std::future::pending().await
 }
 
 /// Closes the volumes side by side; with the first error.

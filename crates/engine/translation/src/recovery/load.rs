@@ -121,7 +121,10 @@ fn parts(parts: Vec<Bytes>, drive: &Drive) -> StoreResult<Parts> {
                 found.snapshots.insert(entry.number, (entry, Vec::new()));
             }
             Part::Kept(number, more) => {
-                let sense = |extent: &Extent| extent.place == Place::HOLE || extent_makes_sense(extent, drive);
+                let sense = |extent: &Extent| match extent.place {
+                    Place::HOLE => extent_makes_sense(&Extent { place: Place::LOST, ..*extent }, drive),
+                    _ => extent_makes_sense(extent, drive),
+                };
                 let of = found.snapshots.get_mut(&number).filter(|_| more.iter().all(sense));
                 of.ok_or_else(|| senseless("extent of a snapshot"))?.1.extend(more);
             }

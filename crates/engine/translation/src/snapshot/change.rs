@@ -102,7 +102,7 @@ impl Engine {
                 return Err(invalid(format!("a volume has {SNAPSHOTS_MAX} snapshots at most: remove one")));
             }
             // Writes that wait were let in for a volume without it. One sector at least, so that they count.
-            if !state.has_room(&self.drive.layout, 1) {
+            if !state.has_room(&self.drive.layout, 1, 0) {
                 let text = "too little room is left for what is being written beside a snapshot: try again when less is, remove a snapshot, or discard data";
                 return Err(StoreError::new(StoreErrorKind::NoSpace, text));
             }
@@ -172,6 +172,11 @@ impl Engine {
             )));
         }
         let change = |state: &mut State, _: u64| {
+            let gone = sectors..state.sectors.max(sectors);
+            if !state.maps.snapshots.is_empty() && !state.has_room(layout, 0, state.maps.extent_growth(&gone)) {
+                let text = "the maps of snapshots have no room for what a smaller size takes away: remove a snapshot";
+                return Err(StoreError::new(StoreErrorKind::NoSpace, text));
+            }
             state.resize(sectors);
             Ok(Entry::Sized { sectors })
         };
@@ -187,7 +192,7 @@ impl Engine {
             return Ok(());
         }
         let growth = if stores { state.maps.growth(range) } else { 0 };
-        if !state.has_room(&self.drive.layout, growth) {
+        if !state.has_room(&self.drive.layout, growth, state.maps.extent_growth(range)) {
             let text = "snapshots have used up the room of the drive: remove one (`shingle volume snapshot rm`), or discard data";
             return Err(Failure::new(StoreErrorKind::NoSpace, text));
         }
@@ -201,15 +206,15 @@ impl State {
         self.maps.snapshots.iter().find(|snapshot| snapshot.name.as_deref() == Some(name))
     }
 
-    /// Sectors and maps of volume and snapshots have room on the drive if `growth` sectors come to those that are in use, and if all writes that wait
-    /// change sectors that the newest snapshot lacks. (TL-SNAP-5)
-    fn has_room(&self, layout: &Layout, growth: u64) -> bool {
+    /// Sectors and maps of volume and snapshots have room on the drive if `growth` sectors come to those that are in use, and `cuts` extents, and if
+    /// all writes that wait change sectors that the newest snapshot lacks, each of them an extent. (TL-SNAP-5)
+    fn has_room(&self, layout: &Layout, growth: u64, cuts: u64) -> bool {
         let deferred = self.router.deferred();
         let frontiers = of_writes().map(|stream| self.frontiers[usize::from(stream)].waiting());
         let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
         let (pieces, sectors) = frontiers.fold(deferred, sum);
-        // A change cuts an extent in three, in two maps.
-        let extents = self.maps.extents() + 4 * (pieces + 1);
+        // A sector that is changed is an extent in two maps at most, and cuts those at the ends of its piece.
+        let extents = self.maps.extents() + cuts + 2 * sectors + 4 * pieces;
         let fits = growth == 0 || self.zones.live() + sectors + growth <= layout.sectors_max;
         extents <= layout.extents_max && fits
     }

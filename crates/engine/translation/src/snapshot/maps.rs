@@ -101,6 +101,14 @@ impl Maps {
         range.end - range.start - replaced
     }
 
+    /// Extents of all maps after a change of `range`, less those that there are, at most: an extent goes to the newest snapshot with a hole behind it,
+    /// and extents at the ends are cut.
+    pub(crate) fn extent_growth(&self, range: &Range<u64>) -> u64 {
+        let mut extents = 4;
+        self.live.within(range.clone(), |_| extents += 2);
+        extents + self.snapshots.last().map_or(0, |newest| 2 * lacking(&newest.map, range.clone()).len() as u64)
+    }
+
     /// The parts of a copy that lie where it was read, in any of the maps.
     pub(crate) fn still_there(&self, lba: u64, sectors: u32, from: Place, mut each: impl FnMut(Extent)) {
         for map in self.all() {
@@ -306,12 +314,14 @@ mod tests {
                     0..=5 => {
                         let place = (random.below(4) > 0).then(|| Place::new(Lba(next_place), 0).unwrap());
                         let (before, growth) = (in_use(&maps), maps.growth(&range));
+                        let most = maps.extents() + maps.extent_growth(&range);
                         let mut freed = 0;
                         maps.write(range.clone(), place, |extent, fate| {
                             freed += if fate == Fate::Freed { u64::from(extent.sectors) } else { 0 };
                         });
                         let written = if place.is_some() { u64::from(sectors) } else { 0 };
                         assert_eq!(in_use(&maps), before + written - freed, "seed {seed}, step {step}");
+                        assert!(maps.extents() <= most, "seed {seed}, step {step}");
                         assert_eq!(before + growth, before + u64::from(sectors) - freed, "seed {seed}, step {step}");
                         let live = models.get_mut(&None).unwrap();
                         for (onwards, lba) in range.enumerate() {

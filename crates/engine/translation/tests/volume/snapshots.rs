@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_base::Blocks;
+use shingle_base::{Blocks, ZoneId};
+use shingle_record::{Superblock, read_superblock, write_superblock};
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::{BlockStore, Durability, StoreErrorKind};
@@ -328,11 +329,13 @@ fn maps_of_many_snapshots_fit_a_checkpoint() {
                 assert_eq!(error.kind, StoreErrorKind::NoSpace, "{error}");
                 refused += 1;
             }
-            for lba in (0..sectors).step_by(2) {
+            // Written one by one, and trimmed so or all at once.
+            let (step, length) = if round % 4 == 3 { (sectors, sectors) } else { (2, 1) };
+            for lba in (0..sectors).step_by(step as usize) {
                 let changed = if round % 2 == 0 {
                     volume.write(lba * 4096, vec![data.clone()], Durability::Cached).await
                 } else {
-                    volume.trim(lba * 4096, 4096).await
+                    volume.trim(lba * 4096, length * 4096).await
                 };
                 if let Err(error) = changed {
                     assert_eq!(error.kind, StoreErrorKind::NoSpace, "{error}");
@@ -345,5 +348,34 @@ fn maps_of_many_snapshots_fit_a_checkpoint() {
         volume.close().await.expect("it closes");
         let (volume, _) = open(&rt, &device).await.expect("it opens");
         assert!(volume.snapshots().len() > 5);
+    });
+}
+
+/// A volume of an earlier build is read as it is, one of a later build is refused.
+#[test]
+fn volumes_of_version_1_are_read() {
+    Sim::new(1).run(|rt| async move {
+        let (device, volume) = half(&rt, &Geometry::hm_smr(Blocks(60), 40, 0, 8), 4096).await;
+        let (size, data) = (volume.size_bytes(), Bytes::from(vec![7; 4096]));
+        volume.write(4096, vec![data.clone()], Durability::Durable).await.expect("it is written");
+        let device = SimDevice::resume(&rt, device.kill());
+        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+        let superblock = read_superblock(&shared, ZoneId(0)).await.expect("it is there");
+        for (version, read) in [(1, true), (3, false), (0, false)] {
+            let other = Superblock { version, ..superblock.clone() };
+            write_superblock(&shared, ZoneId(0), &other).await.expect("it is written");
+            match open(&rt, &device).await {
+                Ok((volume, _)) => {
+                    assert!(read, "version {version}");
+                    assert_eq!(
+                        (volume.size_bytes(), volume.read(4096, 4096).await.expect("it is read")),
+                        (size, data.clone())
+                    );
+                    volume.take_snapshot("a").await.expect("it is taken");
+                    volume.close().await.expect("it closes");
+                }
+                Err(error) => assert!(!read && error.kind == StoreErrorKind::Invalid, "version {version}: {error}"),
+            }
+        }
     });
 }
