@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 27] = [
+const PREFIXES: [(&str, &str); 28] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -20,6 +20,7 @@ const PREFIXES: [(&str, &str); 27] = [
     ("crates/device/zoned-linux", "ZL"),
     ("crates/engine/array-store", "AS"),
     ("crates/engine/chunk-store", "CS"),
+    ("crates/engine/partitions", "PT"),
     ("crates/engine/record", "RC"),
     ("crates/engine/translation", "TL"),
     ("crates/engine/zone-kit", "ZK"),

@@ -1,0 +1,205 @@
+//! Choice of zones and shares for new partitions.
+//!
+//! # Invariants
+//! - PT-PLAN-1: partitions have no zone in common, and none of the table's.
+//! - PT-PLAN-2: shares of all partitions and the table's add up to no more than the drive's limits, so that no partition can starve
+//!   another.
+
+use std::ops::Range;
+
+use shingle_runtime::UnixTime;
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use shingle_zoned::{Geometry, Share};
+
+use crate::format::{NAME_MAX, PARTITIONS_MAX, is_name};
+
+/// Zones that the table may have open and active: the one that it writes, and the next.
+pub(crate) const TABLE_SHARE: u32 = 2;
+
+/// A partition that does not say otherwise gets so much of each limit at most: later ones need some, too.
+const SHARE_USUAL: u32 = 16;
+
+/// A partition of a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// Its zones.
+    pub zones: Range<u32>,
+    /// Its part of the drive's limits.
+    pub share: Share,
+    /// When it was made.
+    pub made: UnixTime,
+}
+
+/// A partition to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// The number of its zones; `None` = the longest run of zones that no partition has.
+    pub zones: Option<u32>,
+    /// Its part of the drive's limits; `None` = an even part of what others leave, and at most 16.
+    pub share: Share,
+}
+
+fn invalid<T>(text: String) -> StoreResult<T> {
+    Err(StoreError::new(StoreErrorKind::Invalid, text))
+}
+
+/// The table with all of `wanted`, or none of them.
+pub(crate) fn add(
+    geometry: &Geometry,
+    data: &Range<u32>,
+    there: &[Partition],
+    wanted: &[Wanted],
+    made: UnixTime,
+) -> StoreResult<Vec<Partition>> {
+    let mut table = there.to_vec();
+    if there.len() + wanted.len() > PARTITIONS_MAX {
+        return invalid(format!("a drive has at most {PARTITIONS_MAX} partitions"));
+    }
+    // Those that take all that is left come last.
+    let sized = wanted.iter().filter(|one| one.zones.is_some());
+    for one in sized.chain(wanted.iter().filter(|one| one.zones.is_none())) {
+        let name = one.name.clone();
+        if !is_name(&name) {
+            return invalid(format!(
+                "`{name}` is no name of a partition: letters, digits, and `.`, `_` and `-` inside, {NAME_MAX} at most"
+            ));
+        }
+        if table.iter().any(|other| other.name == name) {
+            return invalid(format!("there is a partition `{name}` already"));
+        }
+        let zones = place(data, &table, &name, one.zones)?;
+        table.push(Partition { name, zones, share: one.share, made });
+        table.sort_by_key(|partition| partition.zones.start);
+    }
+    let new = |partition: &Partition| wanted.iter().any(|one| one.name == partition.name);
+    share(&mut table, "open", geometry.open_zones_max, new, |share| &mut share.open_zones_max)?;
+    share(&mut table, "active", geometry.active_zones_max, new, |share| &mut share.active_zones_max)?;
+    Ok(table)
+}
+
+/// A run of zones for a partition: the first one that is long enough.
+fn place(data: &Range<u32>, table: &[Partition], name: &str, zones: Option<u32>) -> StoreResult<Range<u32>> {
+    let runs = free(data, table);
+    let longest = runs.iter().max_by_key(|run| (run.len(), std::cmp::Reverse(run.start))).cloned();
+    let Some(longest) = longest else {
+        return invalid(format!("there is no zone left for partition `{name}`: remove another one"));
+    };
+    let Some(zones) = zones else { return Ok(longest) };
+    match runs.into_iter().find(|run| run.len() >= zones as usize) {
+        Some(run) if zones > 0 => Ok(run.start..run.start + zones),
+        _ => invalid(format!(
+            "partition `{name}` would have {zones} zones: the longest run of zones that no partition has is {} zones",
+            longest.len()
+        )),
+    }
+}
+
+/// Runs of zones that no partition has.
+pub(crate) fn free(data: &Range<u32>, table: &[Partition]) -> Vec<Range<u32>> {
+    let ends = std::iter::once(data.start).chain(table.iter().map(|partition| partition.zones.end));
+    let starts = table.iter().map(|partition| partition.zones.start).chain(std::iter::once(data.end));
+    ends.zip(starts).map(|(from, to)| from..to).filter(|run| !run.is_empty()).collect()
+}
+
+/// Gives each new partition its part of a limit.
+fn share(
+    table: &mut [Partition],
+    what: &str,
+    limit: Option<u32>,
+    is_new: impl Fn(&Partition) -> bool,
+    part: impl Fn(&mut Share) -> &mut Option<u32>,
+) -> StoreResult<()> {
+    let Some(limit) = limit else {
+        // There is nothing to share.
+        table.iter_mut().for_each(|partition| *part(&mut partition.share) = None);
+        return Ok(());
+    };
+    let mut left = limit.saturating_sub(TABLE_SHARE);
+    let mut open: Vec<&mut Option<u32>> = Vec::new();
+    for partition in table {
+        let (name, is_new) = (partition.name.clone(), is_new(partition));
+        match part(&mut partition.share) {
+            Some(0) => return invalid(format!("partition `{name}` needs {what} zones")),
+            Some(given) if *given > left => {
+                return invalid(format!(
+                    "partition `{name}` would have {given} {what} zones, and the drive has {left} left of {limit}"
+                ));
+            }
+            Some(given) => left -= *given,
+            part if is_new => open.push(part),
+            // A table from a drive that had no limit then.
+            None => return invalid(format!("partition `{name}` has no part of the drive's {what} zones: make it anew")),
+        }
+    }
+    let even = u32::try_from(open.len()).unwrap_or(u32::MAX).max(1);
+    let each = (left / even).min(SHARE_USUAL);
+    if each == 0 && !open.is_empty() {
+        return invalid(format!(
+            "partitions have all {what} zones of the drive ({limit}, {TABLE_SHARE} of them for the table): make one anew with fewer"
+        ));
+    }
+    open.into_iter().for_each(|part| *part = Some(each));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::Blocks;
+
+    use super::*;
+
+    const NOW: UnixTime = UnixTime { nanos: 1 };
+
+    fn wanted(name: &str, zones: Option<u32>, open: Option<u32>) -> Wanted {
+        Wanted { name: name.to_owned(), zones, share: Share { open_zones_max: open, active_zones_max: None } }
+    }
+
+    fn drive(open: u32) -> (Geometry, Range<u32>) {
+        (Geometry::hm_smr(Blocks(64), 105, 0, open), 5..105)
+    }
+
+    /// PT-PLAN-1.
+    #[test]
+    fn zones_go_to_the_first_run_that_is_long_enough() {
+        let (geometry, data) = drive(128);
+        let all = [wanted("rest", None, None), wanted("a", Some(30), None), wanted("b", Some(20), None)];
+        let mut table = add(&geometry, &data, &[], &all, NOW).unwrap();
+        let zones = |table: &[Partition]| -> Vec<_> {
+            table.iter().map(|one| (one.name.clone(), one.zones.clone())).collect()
+        };
+        assert_eq!(zones(&table), [("a".into(), 5..35), ("b".into(), 35..55), ("rest".into(), 55..105)]);
+        let error = add(&geometry, &data, &table, &[wanted("c", None, None)], NOW).unwrap_err();
+        assert!(error.message.contains("no zone left"), "{error}");
+        table.retain(|one| one.name != "a");
+        let error = add(&geometry, &data, &table, &[wanted("c", Some(31), None)], NOW).unwrap_err();
+        assert!(error.message.contains("30 zones"), "{error}");
+        let table = add(&geometry, &data, &table, &[wanted("c", Some(7), None)], NOW).unwrap();
+        assert_eq!(zones(&table)[0], ("c".into(), 5..12));
+        for name in ["c", "", "a/b"] {
+            add(&geometry, &data, &table, &[wanted(name, Some(1), None)], NOW).unwrap_err();
+        }
+        add(&geometry, &data, &table, &[wanted("d", Some(0), None)], NOW).unwrap_err();
+    }
+
+    /// PT-PLAN-2.
+    #[test]
+    fn shares_add_up_to_no_more_than_the_limit() {
+        let shares = |open, wanted: &[Wanted]| {
+            let (geometry, data) = drive(open);
+            let table = add(&geometry, &data, &[], wanted, NOW)?;
+            Ok::<_, StoreError>(table.iter().map(|one| one.share.open_zones_max.unwrap()).collect::<Vec<_>>())
+        };
+        let [a, b, c] = ["a", "b", "c"].map(|name| wanted(name, Some(10), None));
+        let large = wanted("large", Some(10), Some(100));
+        assert_eq!(shares(128, &[a.clone(), b.clone()]).unwrap(), [16, 16]);
+        assert_eq!(shares(14, &[a.clone(), b.clone()]).unwrap(), [6, 6]);
+        assert_eq!(shares(14, &[a.clone(), b.clone(), c.clone()]).unwrap(), [4, 4, 4]);
+        assert_eq!(shares(128, &[a.clone(), large.clone(), b]).unwrap(), [13, 100, 13]);
+        assert!(shares(101, &[large.clone()]).unwrap_err().message.contains("99 left of 101"));
+        assert!(shares(102, &[large, a]).unwrap_err().message.contains("all open zones"));
+    }
+}

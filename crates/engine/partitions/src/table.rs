@@ -1,0 +1,292 @@
+//! The table of a drive's partitions: a metadata log whose every entry is the whole table.
+//!
+//! # Invariants
+//! - PT-TABLE-1: a change is there as a whole once its call returns, and as a whole or not at all after a power cut.
+//! - PT-TABLE-2: a table that cannot be read or makes no sense is an error: no zone of it passes for free.
+//! - PT-TABLE-3: zones of a partition that was just made hold nothing, so no former store is found in it; all zones of a partition
+//!   are reset before it is removed, so zones that no partition has are not active.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::{ByteSize, StoreId, ZoneId};
+use shingle_record::{
+    MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock_copies,
+    write_superblock,
+};
+use shingle_runtime::Runtime;
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use shingle_zoned::{DeviceError, DeviceErrorKind, Geometry, ZoneOp, ZoneRange, ZoneState, ZonedDevice, report_patiently};
+
+use crate::format::{ENGINE, META_ZONE_KIND, Superblock, VERSION, decode, encode};
+use crate::plan::{self, Partition, TABLE_SHARE, Wanted};
+
+/// Zones of the table beside the superblock's: enough for one that fails.
+const METAZONES: u32 = 5;
+
+/// Reads in flight while the table is opened.
+const READ_DEPTH: u32 = 4;
+
+/// The table of an open drive.
+pub struct PartitionTable {
+    dev: Rc<dyn ZonedDevice>,
+    log: MetaLog,
+    sequence: SequenceSource,
+    data: Range<u32>,
+    partitions: RefCell<Vec<Partition>>,
+}
+
+/// The partitions of a drive. Writes nothing.
+///
+/// # Errors
+/// As [`PartitionTable::open`].
+pub async fn look(rt: &Runtime, dev: &Rc<dyn ZonedDevice>) -> StoreResult<Vec<Partition>> {
+    Ok(find(rt, dev).await?.partitions.into_inner())
+}
+
+impl PartitionTable {
+    /// Makes an empty table on a drive. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive is too small, or anything was written to it and `force` is not given; `Device`.
+    pub async fn format(rt: &Runtime, dev: &Rc<dyn ZonedDevice>, force: bool) -> StoreResult<()> {
+        let geometry = dev.geometry().clone();
+        let superzone = ZoneId(geometry.conventional_zones);
+        let data = superzone.0 + 1 + METAZONES..geometry.zone_count;
+        if data.is_empty() {
+            return invalid(format!("the drive has too few zones: its partition table takes {}", 1 + METAZONES));
+        }
+        if is_short(&geometry) {
+            return invalid(format!("a partition table takes {TABLE_SHARE} open zones, and partitions some more"));
+        }
+        if !force {
+            refuse_used(dev, superzone).await?;
+        }
+        // Its superblock first: whatever was there is gone then.
+        reset(dev, superzone.0..superzone.0 + 1).await?;
+        reset(dev, superzone.0 + 1..geometry.zone_count).await?;
+        let store = StoreId(rt.random());
+        let log = MetaLog::format(rt, dev, log_config(store, superzone), SequenceSource::default());
+        log.await.map_err(log_error)?;
+        let block = Superblock {
+            zone_size: geometry.zone_size.0,
+            capacity: geometry.zone_capacity.0,
+            zone_count: geometry.zone_count,
+            metazones: METAZONES,
+        };
+        let superblock = shingle_record::Superblock {
+            store,
+            engine: ENGINE,
+            version: VERSION,
+            formatted: rt.unix_time(),
+            payload: block.encode().into(),
+        };
+        // Last, so that a format that was cut short leaves no table.
+        write_superblock(dev, superzone, &superblock).await.map_err(device_error)
+    }
+
+    /// Opens the table of a drive.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive has none, or one of another version or drive; `Corrupt` if it is damaged, `Device`.
+    pub async fn open(rt: &Runtime, dev: &Rc<dyn ZonedDevice>) -> StoreResult<Self> {
+        let table = find(rt, dev).await?;
+        // It is acted on from here on.
+        dev.flush().await.map_err(device_error)?;
+        if table.log.needs_checkpoint() {
+            table.checkpoint().await?;
+        }
+        Ok(table)
+    }
+
+    /// The partitions, in the order of their zones.
+    pub fn partitions(&self) -> Vec<Partition> {
+        self.partitions.borrow().clone()
+    }
+
+    /// Runs of zones that no partition has.
+    pub fn free(&self) -> Vec<Range<u32>> {
+        plan::free(&self.data, &self.partitions.borrow())
+    }
+
+    /// Makes partitions, all or none. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Invalid` for names that make no sense or are taken, and for more zones or larger shares than there are; `Device`.
+    pub async fn add(&mut self, rt: &Runtime, wanted: &[Wanted]) -> StoreResult<()> {
+        let there = self.partitions();
+        let table = plan::add(self.dev.geometry(), &self.data, &there, wanted, rt.unix_time())?;
+        for partition in table.iter().filter(|partition| !there.contains(partition)) {
+            reset(&self.dev, partition.zones.clone()).await?;
+        }
+        self.change(table).await
+    }
+
+    /// Removes a partition. **All that it holds is lost.** Durable when it returns.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none of that name, `Device`.
+    pub async fn remove(&mut self, name: &str) -> StoreResult<()> {
+        let zones = self.find(name)?.zones;
+        // The superblock of a store first: no half of it is found.
+        reset(&self.dev, zones.start..zones.start + 1).await?;
+        reset(&self.dev, zones).await?;
+        let left = self.partitions().into_iter().filter(|partition| partition.name != name).collect();
+        self.change(left).await
+    }
+
+    /// A partition as a drive of its own.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none of that name, `Device`.
+    pub async fn view(&self, name: &str) -> StoreResult<ZoneRange> {
+        let Partition { zones: Range { start, end }, share, .. } = self.find(name)?;
+        let range = ZoneRange::new(self.dev.clone(), ZoneId(start), end - start, share).await;
+        range.map_err(|error| StoreError::caused(StoreErrorKind::Device, error.to_string(), error))
+    }
+
+    /// The partition of that name.
+    ///
+    /// # Errors
+    /// `Invalid` with the names of others.
+    pub fn find(&self, name: &str) -> StoreResult<Partition> {
+        let partitions = self.partitions();
+        if let Some(found) = partitions.iter().find(|partition| partition.name == name) {
+            return Ok(found.clone());
+        }
+        let names: Vec<_> = partitions.into_iter().map(|partition| partition.name).collect();
+        let others = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+        invalid(format!("the drive has no partition `{name}`: {others}"))
+    }
+
+    async fn change(&mut self, table: Vec<Partition>) -> StoreResult<()> {
+        if self.log.needs_checkpoint() || !self.log.has_journal_room() {
+            self.checkpoint().await?;
+        }
+        let number = self.sequence.next();
+        self.log.append(encode(&table), number).await.map_err(log_error)?;
+        *self.partitions.borrow_mut() = table;
+        Ok(())
+    }
+
+    async fn checkpoint(&self) -> StoreResult<()> {
+        let bytes = encode(&self.partitions.borrow());
+        let mut writer = self.log.begin_checkpoint().await.map_err(log_error)?;
+        writer.part(bytes).await.map_err(log_error)?;
+        writer.finish().await.map_err(log_error)
+    }
+}
+
+fn invalid<T>(text: String) -> StoreResult<T> {
+    Err(StoreError::new(StoreErrorKind::Invalid, text))
+}
+
+fn is_short(geometry: &Geometry) -> bool {
+    let limits = [geometry.open_zones_max, geometry.active_zones_max];
+    limits.into_iter().flatten().any(|limit| limit <= TABLE_SHARE)
+}
+
+fn log_config(store: StoreId, superzone: ZoneId) -> MetaLogConfig {
+    let zones = superzone.0 + 1..superzone.0 + 1 + METAZONES;
+    MetaLogConfig { store, zones, zone_kind: META_ZONE_KIND, read_depth: READ_DEPTH }
+}
+
+async fn refuse_used(dev: &Rc<dyn ZonedDevice>, first: ZoneId) -> StoreResult<()> {
+    let count = dev.geometry().zone_count - first.0;
+    let zones = report_patiently(dev, first, count).await.map_err(device_error)?;
+    let written: u64 = zones.iter().map(|info| info.written.bytes()).sum();
+    if written == 0 {
+        return Ok(());
+    }
+    invalid(format!("{} in zones of the drive would be lost: add --force to go on all the same", ByteSize(written)))
+}
+
+/// Resets the zones that hold anything; those that can be written no more are left alone.
+async fn reset(dev: &Rc<dyn ZonedDevice>, zones: Range<u32>) -> StoreResult<()> {
+    let infos = report_patiently(dev, ZoneId(zones.start), zones.end - zones.start).await.map_err(device_error)?;
+    let dead = |state| matches!(state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline);
+    for info in infos.into_iter().filter(|info| !dead(info.state)) {
+        dev.manage(info.zone, ZoneOp::Reset).await.map_err(device_error)?;
+    }
+    dev.flush().await.map_err(device_error)
+}
+
+/// Finds the table of a drive, and writes nothing.
+async fn find(rt: &Runtime, dev: &Rc<dyn ZonedDevice>) -> StoreResult<PartitionTable> {
+    let geometry = dev.geometry();
+    let superzone = ZoneId(geometry.conventional_zones);
+    if superzone.0 >= geometry.zone_count {
+        return invalid("the drive has no sequential zones".to_owned());
+    }
+    let (found, bad) = read_superblock_copies(dev, superzone).await.map_err(superblock_error)?;
+    if found.engine != ENGINE {
+        return invalid("the drive has no partitions: all of it is one store".to_owned());
+    }
+    if found.version != VERSION {
+        return invalid(format!(
+            "the partition table has version {}, this version of Shingle reads {VERSION}: use the version that made it",
+            found.version
+        ));
+    }
+    if !bad.is_empty() {
+        tracing::warn!("a copy of the superblock of the partition table cannot be read; the other one is good");
+    }
+    let block = Superblock::decode(&found.payload).ok_or_else(senseless)?;
+    let same = block.zone_size == geometry.zone_size.0
+        && block.capacity == geometry.zone_capacity.0
+        && block.zone_count == geometry.zone_count;
+    if !same || block.metazones != METAZONES {
+        return invalid("the drive has another shape than when it was partitioned".to_owned());
+    }
+    let data = superzone.0 + 1 + METAZONES..geometry.zone_count;
+    let sequence = SequenceSource::default();
+    let opened = MetaLog::open(rt, dev, log_config(found.store, superzone), sequence.clone()).await;
+    let (log, recovered) = opened.map_err(log_error)?;
+    let partitions = RefCell::new(newest(recovered, &data)?);
+    Ok(PartitionTable { dev: dev.clone(), log, sequence, data, partitions })
+}
+
+/// The table as it was last.
+fn newest(recovered: Recovered, data: &Range<u32>) -> StoreResult<Vec<Partition>> {
+    let Recovered { parts, journal, .. } = recovered;
+    let bytes: Vec<Bytes> = parts.into_iter().chain(journal.into_iter().map(|entry| entry.bytes)).collect();
+    let last = bytes.last().cloned().unwrap_or_default();
+    decode(&last, data).ok_or_else(senseless)
+}
+
+fn senseless() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, "the partition table makes no sense")
+}
+
+fn superblock_error(error: SuperblockError) -> StoreError {
+    let kind = match error {
+        SuperblockError::NotFormatted | SuperblockError::NewerVersion(_) => StoreErrorKind::Invalid,
+        SuperblockError::Device(_) => StoreErrorKind::Device,
+        _ => StoreErrorKind::Corrupt,
+    };
+    let text = match error {
+        SuperblockError::NotFormatted => {
+            "the drive has no partitions: make some first (`shingle drive partition`)".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    StoreError::caused(kind, text, error)
+}
+
+fn log_error(error: MetaLogError) -> StoreError {
+    let kind = match error {
+        MetaLogError::Damaged { .. } | MetaLogError::NoCheckpoint => StoreErrorKind::Corrupt,
+        _ => StoreErrorKind::Device,
+    };
+    StoreError::caused(kind, format!("the partition table: {error}"), error)
+}
+
+fn device_error(error: DeviceError) -> StoreError {
+    let kind = match error.kind {
+        DeviceErrorKind::Gone => StoreErrorKind::Unavailable,
+        _ => StoreErrorKind::Device,
+    };
+    StoreError::caused(kind, error.to_string(), error)
+}
