@@ -10,7 +10,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use shingle_base::{ByteSize, ChunkId};
 use shingle_chunk_store::{ChunkStat, ChunkStore, Damage, FormatOptions, Options, RecoveryReport, Stream};
-use shingle_server::inventory::{self, Content};
 use shingle_zoned_linux::OpenOptions;
 
 use crate::confirm::confirm;
@@ -222,10 +221,7 @@ impl Format {
             ChunkStore::layout_of(device.geometry(), &options).map_err(|error| named(&self.drive, &error))?;
             let drive = self.drive.display();
             if !self.force {
-                let content = inventory::content(&device).await;
-                if matches!(content, Content::Array(_)) {
-                    return Err(Failure::new(format!("{drive}: {content}: add --force to format it all the same")));
-                }
+                device::refuse_shared(&self.drive, &device).await?;
             } else if let Some(data) = device::data_on(&device).await? {
                 confirm(self.yes, &format!("{drive}: {data}: all that it holds will be lost"))?;
             }

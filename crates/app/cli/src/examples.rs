@@ -63,6 +63,18 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "drive partition add",
+        &[
+            ("shingle drive partition add disk.shingle store=40GiB vm1=10GiB vm2=max", "max: all that is left"),
+            (
+                "shingle drive partition add /dev/nvme0n2 db=200GiB,open=6,active=6",
+                "with its part of the drive's limits",
+            ),
+        ],
+    ),
+    ("drive partition ls", &[("shingle drive partition ls disk.shingle", "")]),
+    ("drive partition rm", &[("shingle drive partition rm disk.shingle#vm1", "")]),
+    (
         "drive open",
         &[
             ("shingle drive open disk.shingle 7 10-12", ""),

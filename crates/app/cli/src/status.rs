@@ -73,6 +73,15 @@ fn tell(told: &Value) {
     for engine in each(told, "engines") {
         tell_engine(engine);
     }
+    for volume in each(told, "volumes") {
+        let state = match text(volume, "state") {
+            "serving" => "ok".to_owned(),
+            other => format!("{}: {}", other.to_uppercase(), text(volume, "reason")),
+        };
+        say!("");
+        say!("{}: {state}", text(volume, "name"));
+        each(volume, "addresses").filter_map(Value::as_str).for_each(|address| say!("  {address}"));
+    }
 }
 
 fn tell_engine(engine: &Value) {

@@ -26,8 +26,8 @@ mod signals;
 mod volumes;
 
 pub use asking::{ArrayStanding, Running, Served};
-pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, Shape, read_toml};
-pub use engines::device::{look_at_drive, open_drive};
+pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, NbdConfig, Shape, VolumeConfig, read_toml};
+pub use engines::device::{Look, look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::loss::{GivenUp, Unread};
 pub use offline::opened::{Checked, Counted, Offline, Progress};
@@ -38,5 +38,5 @@ pub use reports::status::ask as ask_status;
 pub use server::{Server, run};
 pub use volumes::{
     Exports, Place, Served as ServedVolumes, SnapshotLine, SnapshotWish, Stop, TlsFiles, VolumeExport,
-    ask_for_snapshots, export as export_volumes,
+    ask_for_snapshots, export as export_volumes, export_name,
 };

@@ -34,6 +34,7 @@ use crate::reports::notify::Manager;
 use crate::reports::ready;
 use crate::reports::status;
 use crate::signals::{Signals, caught};
+use crate::volumes::Volumes;
 
 /// Time between two lines to the service manager.
 const STATUS_PAUSE: Duration = Duration::from_secs(30);
@@ -46,6 +47,7 @@ pub struct Server {
     region: String,
     store: Arc<dyn ObjectStore>,
     engines: Engines,
+    volumes: Option<Volumes>,
     watched: Arc<Watched>,
     access_log: Option<Arc<AccessWriter>>,
     grace: Duration,
@@ -86,6 +88,11 @@ impl Server {
         let address = |listener: &TcpListener| listener.local_addr().map_err(|error| Error::system("a socket", error));
         let endpoint = address(&listener)?;
         let admin = admin_listener.as_ref().map(address).transpose()?;
+        // Their places are found to be in use before anything is opened.
+        let volumes = match config.exports() {
+            Some(exports) => Some(Volumes::begin(&exports).await?),
+            None => None,
+        };
         let memory = config.memory();
         let engines = Engines::begin(&config, directory, &memory)?;
         let store = engines.store();
@@ -122,6 +129,7 @@ impl Server {
             gateway: gateway.metrics(),
             store: store.clone(),
             engines: engines.all(),
+            volumes: volumes.as_ref().map(Volumes::standings).unwrap_or_default(),
             listen: endpoint,
             admin,
             started_unix_s: unix_time_s(),
@@ -148,6 +156,7 @@ impl Server {
             region: config.region,
             store,
             engines,
+            volumes,
             watched,
             access_log,
             grace,
@@ -195,7 +204,8 @@ impl Server {
 
     /// Text for the time when requests are served: endpoint, the keys' file, and for a person commands to try.
     pub fn ready_text(&self, person: bool) -> String {
-        ready::text(self.endpoint, self.admin, &self.credentials, &self.region, person)
+        let volumes: Vec<_> = self.watched.volumes.iter().flat_map(|volume| volume.uris.clone()).collect();
+        ready::text(self.endpoint, self.admin, &volumes, &self.credentials, &self.region, person)
     }
 
     /// Completes if all engines have failed; with the first one's error.
@@ -206,9 +216,12 @@ impl Server {
     /// Stops: no new requests, those under way finish, then the engines close. Acknowledged writes are safe in any
     /// case.
     pub async fn stop(self) {
-        let Self { store, engines, stop_gateway, gateway, admin_tasks, .. } = self;
+        let Self { store, engines, volumes, stop_gateway, gateway, admin_tasks, .. } = self;
         let _ = stop_gateway.send(());
         let _ = gateway.await;
+        if let Some(volumes) = volumes {
+            volumes.stop().await;
+        }
         drop(store);
         for task in admin_tasks {
             task.abort();

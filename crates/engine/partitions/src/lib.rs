@@ -9,4 +9,4 @@ mod table;
 
 pub use format::{ENGINE, NAME_MAX, is_name, parse_superblock, parse_table};
 pub use plan::{Partition, Wanted};
-pub use table::{PartitionTable, look};
+pub use table::{PartitionTable, free_zones, look};

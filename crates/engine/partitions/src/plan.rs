@@ -118,10 +118,19 @@ fn share(
         table.iter_mut().for_each(|partition| *part(&mut partition.share) = None);
         return Ok(());
     };
+    // Those that are there have theirs already.
+    let (new, old): (Vec<_>, Vec<_>) = table.iter_mut().partition(|partition| is_new(partition));
     let mut left = limit.saturating_sub(TABLE_SHARE);
+    for partition in old {
+        let Some(given) = *part(&mut partition.share) else {
+            let name = &partition.name;
+            return invalid(format!("partition `{name}` has no part of the drive's {what} zones: make it anew"));
+        };
+        left = left.saturating_sub(given);
+    }
     let mut open: Vec<&mut Option<u32>> = Vec::new();
-    for partition in table {
-        let (name, is_new) = (partition.name.clone(), is_new(partition));
+    for partition in new {
+        let name = partition.name.clone();
         match part(&mut partition.share) {
             Some(0) => return invalid(format!("partition `{name}` needs {what} zones")),
             Some(given) if *given > left => {
@@ -130,9 +139,7 @@ fn share(
                 ));
             }
             Some(given) => left -= *given,
-            part if is_new => open.push(part),
-            // A table from a drive that had no limit then.
-            None => return invalid(format!("partition `{name}` has no part of the drive's {what} zones: make it anew")),
+            part => open.push(part),
         }
     }
     let even = u32::try_from(open.len()).unwrap_or(u32::MAX).max(1);
@@ -168,9 +175,8 @@ mod tests {
         let (geometry, data) = drive(128);
         let all = [wanted("rest", None, None), wanted("a", Some(30), None), wanted("b", Some(20), None)];
         let mut table = add(&geometry, &data, &[], &all, NOW).unwrap();
-        let zones = |table: &[Partition]| -> Vec<_> {
-            table.iter().map(|one| (one.name.clone(), one.zones.clone())).collect()
-        };
+        let zones =
+            |table: &[Partition]| -> Vec<_> { table.iter().map(|one| (one.name.clone(), one.zones.clone())).collect() };
         assert_eq!(zones(&table), [("a".into(), 5..35), ("b".into(), 35..55), ("rest".into(), 55..105)]);
         let error = add(&geometry, &data, &table, &[wanted("c", None, None)], NOW).unwrap_err();
         assert!(error.message.contains("no zone left"), "{error}");
@@ -200,6 +206,11 @@ mod tests {
         assert_eq!(shares(14, &[a.clone(), b.clone(), c.clone()]).unwrap(), [4, 4, 4]);
         assert_eq!(shares(128, &[a.clone(), large.clone(), b]).unwrap(), [13, 100, 13]);
         assert!(shares(101, &[large.clone()]).unwrap_err().message.contains("99 left of 101"));
-        assert!(shares(102, &[large, a]).unwrap_err().message.contains("all open zones"));
+        assert!(shares(102, &[large.clone(), a.clone()]).unwrap_err().message.contains("all open zones"));
+        let (geometry, data) = drive(128);
+        let mut table = add(&geometry, &data, &[], &[a.clone(), large.clone()], NOW).unwrap();
+        table.retain(|one| one.name == "large");
+        let error = add(&geometry, &data, &table, &[wanted("x", Some(1), Some(30))], NOW).unwrap_err();
+        assert!(error.message.contains("26 left of 128"), "one behind it counts, too: {error}");
     }
 }

@@ -18,7 +18,9 @@ use shingle_record::{
 };
 use shingle_runtime::Runtime;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
-use shingle_zoned::{DeviceError, DeviceErrorKind, Geometry, ZoneOp, ZoneRange, ZoneState, ZonedDevice, report_patiently};
+use shingle_zoned::{
+    DeviceError, DeviceErrorKind, Geometry, ZoneOp, ZoneRange, ZoneState, ZonedDevice, report_patiently,
+};
 
 use crate::format::{ENGINE, META_ZONE_KIND, Superblock, VERSION, decode, encode};
 use crate::plan::{self, Partition, TABLE_SHARE, Wanted};
@@ -46,6 +48,16 @@ pub async fn look(rt: &Runtime, dev: &Rc<dyn ZonedDevice>) -> StoreResult<Vec<Pa
     Ok(find(rt, dev).await?.partitions.into_inner())
 }
 
+/// Runs of zones of such a drive that none of its partitions has.
+pub fn free_zones(geometry: &Geometry, partitions: &[Partition]) -> Vec<Range<u32>> {
+    plan::free(&data_zones(geometry), partitions)
+}
+
+/// Zones for partitions.
+fn data_zones(geometry: &Geometry) -> Range<u32> {
+    geometry.conventional_zones + 1 + METAZONES..geometry.zone_count
+}
+
 impl PartitionTable {
     /// Makes an empty table on a drive. Durable when it returns.
     ///
@@ -54,8 +66,7 @@ impl PartitionTable {
     pub async fn format(rt: &Runtime, dev: &Rc<dyn ZonedDevice>, force: bool) -> StoreResult<()> {
         let geometry = dev.geometry().clone();
         let superzone = ZoneId(geometry.conventional_zones);
-        let data = superzone.0 + 1 + METAZONES..geometry.zone_count;
-        if data.is_empty() {
+        if data_zones(&geometry).is_empty() {
             return invalid(format!("the drive has too few zones: its partition table takes {}", 1 + METAZONES));
         }
         if is_short(&geometry) {
@@ -240,7 +251,7 @@ async fn find(rt: &Runtime, dev: &Rc<dyn ZonedDevice>) -> StoreResult<PartitionT
     if !same || block.metazones != METAZONES {
         return invalid("the drive has another shape than when it was partitioned".to_owned());
     }
-    let data = superzone.0 + 1 + METAZONES..geometry.zone_count;
+    let data = data_zones(geometry);
     let sequence = SequenceSource::default();
     let opened = MetaLog::open(rt, dev, log_config(found.store, superzone), sequence.clone()).await;
     let (log, recovered) = opened.map_err(log_error)?;

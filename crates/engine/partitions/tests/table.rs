@@ -72,7 +72,12 @@ async fn work(rt: &Runtime, device: &SimDevice, known: &Rc<RefCell<Known>>, rand
                 share
             };
             let mut next = there.clone();
-            next.push(Partition { name: name.clone(), zones: run.start..run.start + zones, share, made: rt.unix_time() });
+            next.push(Partition {
+                name: name.clone(),
+                zones: run.start..run.start + zones,
+                share,
+                made: rt.unix_time(),
+            });
             next.sort_by_key(|one| one.zones.start);
             known.borrow_mut().maybe = Some(next);
             table.add(rt, &[Wanted { name, zones: Some(zones), share }]).await.expect("there is room");

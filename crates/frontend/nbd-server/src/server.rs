@@ -84,10 +84,15 @@ impl Server {
     /// Withdraws an export: nobody finds it any more. Connections that have it go on until they end, or its owner does; true if
     /// there was one.
     pub fn remove(&self, name: &str) -> bool {
+        self.remove_all(|other| other == name) > 0
+    }
+
+    /// As [`remove`](Self::remove), for all exports whose name is one of `these`; the number of them.
+    pub fn remove_all(&self, these: impl Fn(&str) -> bool) -> usize {
         let mut exports = self.inner.exports.write().unwrap_or_else(PoisonError::into_inner);
         let before = exports.len();
-        exports.retain(|offer| offer.export.name() != name);
-        exports.len() < before
+        exports.retain(|offer| !these(offer.export.name()));
+        before - exports.len()
     }
 
     /// Serves connections of `listeners` until `shutdown` completes; then lets requests under way finish, for at most the grace of

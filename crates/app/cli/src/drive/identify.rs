@@ -41,13 +41,13 @@ impl Identify {
         let system = System::under(&self.root);
         let names = self.names().map_err(Failure::new)?;
         let path = PathBuf::from(&self.drive);
-        if matches!(names.first(), Some(DriveName::Path(_))) && path.exists() {
+        if matches!(names.first(), Some(DriveName::Path(_))) && inventory::partition::holder(&path).exists() {
             let found = self.describe(&rt, &system, &path).await?;
             return self.print(&found, &system, true);
         }
         let mut drives = inventory::block_devices(&rt, &system, true).await.unwrap_or_default();
         for path in &self.among {
-            drives.push(inventory::at(&rt, &system, path).await?);
+            drives.extend(inventory::with_partitions(&rt, inventory::at(&rt, &system, path).await?).await);
         }
         let called: Vec<_> =
             drives.into_iter().filter(|drive| names.iter().any(|name| drive.is_called(name))).collect();

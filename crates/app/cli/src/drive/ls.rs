@@ -47,7 +47,7 @@ impl Ls {
             found = inventory::block_devices(&rt, &system, self.all).await?;
         }
         for path in &self.paths {
-            found.push(inventory::at(&rt, &system, path).await?);
+            found.extend(inventory::with_partitions(&rt, inventory::at(&rt, &system, path).await?).await);
         }
         let all = system.discover().unwrap_or_default();
         if self.json {

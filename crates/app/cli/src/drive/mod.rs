@@ -6,6 +6,7 @@ mod identify;
 mod ls;
 mod manage;
 mod map;
+mod partition;
 mod report;
 mod selection;
 mod words;
@@ -26,6 +27,9 @@ pub(crate) enum Drive {
     Create(create::Create),
     /// Find settings of the machine and its drives to change, and say why: `shingle drive doctor`
     Doctor(doctor::Doctor),
+    /// Divide a drive into partitions: `shingle drive partition add disk.shingle store=40GiB vm1=max`
+    #[command(subcommand, long_about = partition::ABOUT)]
+    Partition(partition::Partition),
     /// List a drive's zones: `shingle drive report disk.shingle`
     Report(report::Report),
     /// Show all of a drive as coloured cells: `shingle drive map disk.shingle`
@@ -56,6 +60,7 @@ impl Drive {
             Self::Identify(identify) => shingle_runtime::real::run(|rt| identify.run(rt))?,
             Self::Create(create) => create.run(),
             Self::Doctor(doctor) => shingle_runtime::real::run(|rt| doctor.run(rt))?,
+            Self::Partition(partition) => partition.run(),
             Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,
             Self::Map(map) => shingle_runtime::real::run(|rt| map.run(rt))?,
             Self::Open(zones) => zones.run(ZoneOp::Open),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use shingle_base::{Blocks, ByteSize, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
+use shingle_zoned::{Geometry, ZoneInfo, ZoneState};
 
 use crate::drive::words::{abbreviation, zone_type};
 use crate::failure::{Failure, Outcome};
@@ -48,7 +48,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) async fn run(self, rt: Runtime) -> Outcome {
-        let device = device::look(&self.path, &rt).await?;
+        let device = device::look(&self.path, &rt).await?.device;
         let geometry = device.geometry();
         if self.first >= geometry.zone_count {
             let last = geometry.zone_count.saturating_sub(1);

@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use shingle_server::{Place, ServedVolumes, Stop, VolumeExport, export_volumes};
+use shingle_server::{Place, ServedVolumes, Stop, VolumeExport, export_name, export_volumes};
 use shingle_zoned_linux::System;
 
 use super::disk::{Disk, by_client, by_fuse, detach, free_node};
-use super::export::{Manner, failure, name_of};
+use super::export::{Manner, failure};
 use crate::failure::{Failure, Outcome};
 use crate::scratch::Scratch;
 
@@ -56,8 +56,9 @@ enum Maker {
 impl Attach {
     pub(crate) fn run(self) -> Outcome {
         let scratch = Scratch::new(Path::new("/run"))?;
-        let (socket, name) = (scratch.0.join("nbd.sock"), name_of(&self.drive));
-        let volumes = vec![VolumeExport { drive: self.drive, name: name.clone(), record: self.record }];
+        let (socket, name) = (scratch.0.join("nbd.sock"), export_name(&self.drive));
+        let volumes =
+            vec![VolumeExport { drive: self.drive, name: name.clone(), read_only: false, record: self.record }];
         let exports = self.manner.exports(volumes, vec![Place::Unix(socket.clone())], None);
         let (device, mut result) = (self.device, Ok(()));
         let ready = async |served: ServedVolumes, mut stop: Stop| {

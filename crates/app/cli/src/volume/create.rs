@@ -6,14 +6,13 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
 use shingle_base::ByteSize;
-use shingle_server::inventory::{self, Content};
 use shingle_translation::{FormatOptions, Volume as Store};
 use shingle_zoned_linux::OpenOptions;
 
 use super::opened::named;
 use crate::confirm::confirm;
 use crate::device;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::output::size;
 
 #[derive(Args)]
@@ -46,10 +45,7 @@ impl Create {
             let device = device::open_with(&self.drive, &rt, open).await?;
             let drive = self.drive.display();
             if !self.force {
-                let content = inventory::content(&device).await;
-                if matches!(content, Content::Array(_)) {
-                    return Err(Failure::new(format!("{drive}: {content}: add --force to go on all the same")));
-                }
+                device::refuse_shared(&self.drive, &device).await?;
             } else if let Some(data) = device::data_on(&device).await? {
                 confirm(self.yes, &format!("{drive}: {data}: all that it holds will be lost"))?;
             }

@@ -1,11 +1,12 @@
 //! `shingle volume export`: volumes over NBD, in the foreground.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use shingle_server::inventory::DriveName;
-use shingle_server::{Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, export_volumes};
+use shingle_server::{
+    Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, export_name, export_volumes,
+};
 
 use crate::failure::{Failure, Outcome, status};
 
@@ -79,8 +80,9 @@ impl Export {
         }
         let records = self.record.into_iter().map(Some).chain(std::iter::repeat(None));
         let volume = |(drive, record): (PathBuf, _)| VolumeExport {
-            name: self.name.clone().unwrap_or_else(|| name_of(&drive)),
+            name: self.name.clone().unwrap_or_else(|| export_name(&drive)),
             drive,
+            read_only: false,
             record,
         };
         let volumes: Vec<_> = self.drives.into_iter().zip(records).map(volume).collect();
@@ -104,7 +106,9 @@ impl Export {
 impl Manner {
     /// Everything that is served.
     pub(super) fn exports(self, volumes: Vec<VolumeExport>, places: Vec<Place>, tls: Option<TlsFiles>) -> Exports {
-        Exports { volumes, places, tls, read_only: self.read_only, accept_loss: self.accept_loss, log: self.log }
+        let read_only = self.read_only;
+        let volumes = volumes.into_iter().map(|volume| VolumeExport { read_only, ..volume }).collect();
+        Exports { volumes, places, tls, accept_loss: self.accept_loss, log: self.log }
     }
 }
 
@@ -117,16 +121,6 @@ pub(super) fn failure(error: Error) -> Failure {
     Failure::from(error).with_status(status)
 }
 
-/// The usual name of the export of a drive.
-pub(super) fn name_of(drive: &Path) -> String {
-    let own = match DriveName::of_path(drive) {
-        Ok(DriveName::Path(path)) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
-        Ok(name) => name.to_string().split_once(':').map(|(_, name)| name.to_owned()),
-        Err(_) => None,
-    };
-    own.unwrap_or_else(|| "volume".to_owned())
-}
-
 /// The place where clients look first: a socket that only this user, or the service, can open; else loopback.
 fn usual_place(name: &str) -> Place {
     let directory = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_dir());
@@ -134,16 +128,5 @@ fn usual_place(name: &str) -> Place {
     match directory("RUNTIME_DIRECTORY").or_else(|| directory("XDG_RUNTIME_DIR")) {
         Some(directory) => Place::Unix(directory.join(format!("{file}.sock"))),
         None => Place::Tcp(SocketAddr::from(([127, 0, 0, 1], 10809))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_export_has_the_name_of_its_drive() {
-        let names = [("disk.shingle", "disk"), ("/dev/sdb", "sdb"), ("serial:ZL2", "ZL2"), ("/a/b c", "b c")];
-        names.iter().for_each(|(drive, name)| assert_eq!(name_of(Path::new(drive)), *name));
     }
 }

@@ -41,7 +41,7 @@ impl Ls {
             found = inventory::block_devices(&rt, &system, true).await?;
         }
         for drive in &self.drives {
-            found.push(inventory::at(&rt, &system, drive).await?);
+            found.extend(inventory::with_partitions(&rt, inventory::at(&rt, &system, drive).await?).await);
         }
         let rows: Vec<Row> = found.iter().filter_map(Row::of).collect();
         if self.json {

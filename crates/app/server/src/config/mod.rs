@@ -5,6 +5,7 @@ mod config_tests;
 mod reading;
 mod validate;
 mod values;
+mod volumes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::reports::access_log::Destination;
 use reading::Read;
 pub use reading::read_toml;
 use values::{interval, maybe_size, size};
+pub use volumes::{NbdConfig, VolumeConfig};
 
 /// A server's configuration.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -55,6 +57,11 @@ pub struct Config {
     /// Arrays, each of several drives of its own.
     #[serde(rename = "array")]
     pub arrays: Vec<ArrayConfig>,
+    /// Volumes that are served beside the objects.
+    #[serde(rename = "volume")]
+    pub volumes: Vec<VolumeConfig>,
+    /// The ways to the volumes.
+    pub nbd: NbdConfig,
     /// Limits for clients.
     pub limits: LimitsConfig,
 }
@@ -180,6 +187,8 @@ impl Default for Config {
             index_cache: 64 << 20,
             drives: Vec::new(),
             arrays: Vec::new(),
+            volumes: Vec::new(),
+            nbd: NbdConfig::default(),
             limits: LimitsConfig::default(),
         }
     }

@@ -16,6 +16,7 @@ impl Config {
         let mut wrong = Vec::new();
         self.find_wrong_drives(&mut wrong);
         self.find_wrong_arrays(&mut wrong);
+        self.find_wrong_volumes(&mut wrong);
         if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
             wrong.push(format!("region `{}` is invalid: letters, digits and dashes", self.region));
         }

@@ -19,6 +19,7 @@ use super::{thread, waiting};
 use crate::config::DriveConfig;
 use crate::engines::device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::partition::holder;
 use crate::inventory::{self, Content, DriveName};
 use crate::reports::gauges::Gauges;
 use crate::reports::health::Health;
@@ -238,11 +239,11 @@ fn is_blank(error: &shingle_chunk_store::Error) -> bool {
 
 fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<Rc<dyn ZonedDevice>> {
     let path: &Path = &config.path;
-    if blank == Blank::Leave && !path.exists() {
+    if blank == Blank::Leave && !holder(path).exists() {
         return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive is not there", path.display())));
     }
     if let Some(shape) = &config.create
-        && !path.exists()
+        && !holder(path).exists()
     {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;

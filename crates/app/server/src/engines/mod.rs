@@ -8,6 +8,7 @@ pub(crate) mod gate;
 pub(crate) mod keeper;
 pub(crate) mod objects;
 pub(crate) mod opening;
+mod partition;
 pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod thread;

@@ -10,6 +10,7 @@ use shingle_runtime::Runtime;
 use shingle_zoned_linux::System;
 
 use crate::error::Result;
+use crate::inventory::partition::holder;
 use crate::inventory::{self, DriveName};
 use crate::reports::health::Health;
 
@@ -83,5 +84,5 @@ pub(crate) async fn look_out(
 
 async fn there(runtime: &Runtime, name: &DriveName) -> Result<Option<PathBuf>> {
     let node = inventory::locate(runtime, &System::host(), name).await?;
-    Ok(node.exists().then_some(node))
+    Ok(holder(&node).exists().then_some(node))
 }

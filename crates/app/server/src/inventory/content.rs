@@ -32,6 +32,8 @@ pub enum Content {
         /// Bytes of a sector.
         sector_bytes: u64,
     },
+    /// A table of partitions: each is a drive of its own.
+    Partitions(StoreId),
     /// One of the drives of an array; the array's identity.
     Array(StoreId),
     /// A store of an engine that this version does not know; its number.
@@ -62,6 +64,7 @@ impl Content {
         match self {
             Self::ChunkStore { .. } => "chunk-store",
             Self::Volume { .. } => "volume",
+            Self::Partitions(_) => "partitions",
             Self::Array(_) => "array",
             Self::OtherEngine(_) => "other-engine",
             Self::Newer(_) => "newer-store",
@@ -78,6 +81,7 @@ impl fmt::Display for Content {
         match self {
             Self::ChunkStore { store, .. } => write!(f, "chunk store {store}"),
             Self::Volume { store, size_bytes, .. } => write!(f, "volume {store} of {}", ByteSize(*size_bytes)),
+            Self::Partitions(_) => f.write_str("partitions"),
             Self::Array(array) => write!(f, "drive of array {array}"),
             Self::OtherEngine(engine) => write!(f, "store of an unknown engine ({engine:08x})"),
             Self::Newer(version) => write!(f, "store of a newer version ({version})"),
@@ -99,6 +103,7 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
         Ok(found) if found.engine == shingle_chunk_store::ENGINE => {
             Content::ChunkStore { store: found.store, formatted: found.formatted }
         }
+        Ok(found) if found.engine == shingle_partitions::ENGINE => Content::Partitions(found.store),
         Ok(found) if found.engine == shingle_translation::ENGINE => match Volume::identify(device).await {
             Ok(Identified { store, size_bytes, sector_bytes }) => {
                 Content::Volume { store, formatted: found.formatted, size_bytes, sector_bytes }

@@ -10,6 +10,7 @@
 mod content;
 mod found;
 mod name;
+pub mod partition;
 mod paths;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub use found::Found;
 pub use name::DriveName;
 pub use paths::{Candidate, relation, same_drive, the_one};
 
+use crate::engines::device::{Look, look_at_drive};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The block devices of `system`: zoned ones, with `all` the others too.
@@ -34,16 +36,43 @@ pub async fn block_devices(runtime: &Runtime, system: &System, all: bool) -> Res
     let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;
     let mut found = Vec::new();
     for drive in drives.into_iter().filter(|drive| all || drive.zoned != ZonedModel::None) {
-        found.push(of_drive(runtime, drive).await);
+        let drive = of_drive(runtime, drive).await;
+        found.extend(with_partitions(runtime, drive).await);
     }
     Ok(found)
 }
 
-/// The drive at `path`: a node, or the file of an emulated drive.
+/// The drive, and its partitions behind it: those that can be read.
+pub async fn with_partitions(runtime: &Runtime, drive: Found) -> Vec<Found> {
+    let mut found = vec![drive];
+    if let Content::Partitions(_) = found[0].content
+        && let Ok(whole) = look_at_drive(&found[0].path, runtime).await
+        && let Ok(partitions) = shingle_partitions::look(runtime, &whole.device).await
+    {
+        for partition in partitions {
+            let path = partition::joined(&found[0].path, &partition.name);
+            let Ok(Look { device: view, .. }) = look_at_drive(&path, runtime).await else { continue };
+            let (geometry, content) = (Some(view.geometry().clone()), content::of_zones(&view).await);
+            found.push(Found { path, geometry, content, partition: Some(partition), ..found[0].clone() });
+        }
+    }
+    found
+}
+
+/// The drive at `path`: a node, or the file of an emulated drive; or a partition of one.
 ///
 /// # Errors
 /// `Drive` if it is neither.
 pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found> {
+    if let (drive, Some(name)) = partition::split(path) {
+        let drive = Box::pin(at(runtime, system, &drive)).await?;
+        let device = look_at_drive(path, runtime).await?.device;
+        let (geometry, content) = (Some(device.geometry().clone()), content::of_zones(&device).await);
+        let whole = look_at_drive(&drive.path, runtime).await?.device;
+        let partitions = shingle_partitions::look(runtime, &whole).await.unwrap_or_default();
+        let partition = partitions.into_iter().find(|partition| partition.name == name);
+        return Ok(Found { path: path.to_owned(), geometry, content, partition, ..drive });
+    }
     let failed = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Drive, format!("{}: {error}", path.display()));
     let metadata = match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -56,7 +85,7 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
             FileDevice::peek(path, runtime).map_err(|error| Error::new(ErrorKind::Drive, error.to_string()))?;
         let device: Rc<dyn ZonedDevice> = Rc::new(device);
         let (geometry, content) = (Some(device.geometry().clone()), content::of_zones(&device).await);
-        return Ok(Found { path: path.to_owned(), drive: None, geometry, emulated: true, content });
+        return Ok(Found { path: path.to_owned(), drive: None, geometry, emulated: true, content, partition: None });
     }
     let drive = system.describe(path).map_err(|error| failed(&error))?;
     Ok(of_drive(runtime, drive).await)
@@ -64,7 +93,7 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
 
 /// A drive as messages name it: as the configuration does, and by the serial number that is on its label, or by its present node.
 pub fn called(system: &System, name: &DriveName, node: &Path) -> String {
-    let serial = || system.describe(node).ok()?.serial;
+    let serial = || system.describe(&partition::holder(node)).ok()?.serial;
     match name {
         DriveName::Path(path) => match serial() {
             Some(serial) => format!("{} (serial {})", path.display(), serial.trim()),
@@ -83,7 +112,7 @@ pub async fn content(device: &Rc<dyn ZonedDevice>) -> Content {
 pub async fn of_drive(runtime: &Runtime, drive: Drive) -> Found {
     let path = drive.node.clone();
     let (geometry, emulates, content) = content::of_block_device(runtime, &drive).await;
-    Found { path, drive: Some(drive), geometry, emulated: emulates, content }
+    Found { path, drive: Some(drive), geometry, emulated: emulates, content, partition: None }
 }
 
 /// Present node of the drive called `name`.
@@ -94,20 +123,26 @@ pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Res
     if let DriveName::Path(path) = name {
         return Ok(path.clone());
     }
+    if let Some((drive, partition)) = name.split() {
+        let node = Box::pin(locate(runtime, system, &drive)).await?;
+        return Ok(partition::joined(&node, partition));
+    }
     let failed = |text: String| Err(Error::new(ErrorKind::Drive, format!("{name}: {text}")));
     let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;
     let mut candidates = Vec::new();
     for drive in drives {
-        let called = match name {
-            DriveName::Store(_) => of_drive(runtime, drive.clone()).await.is_called(name),
-            _ => name.is_of(&drive),
-        };
-        if called {
-            candidates.push(drive);
+        match name {
+            DriveName::Store(_) => {
+                let found = of_drive(runtime, drive).await;
+                candidates
+                    .extend(with_partitions(runtime, found).await.into_iter().filter(|found| found.is_called(name)));
+            }
+            _ if name.is_of(&drive) => candidates.push(Found::unread(drive)),
+            _ => {}
         }
     }
     match the_one(candidates) {
-        Ok(Some(drive)) => Ok(drive.node),
+        Ok(Some(found)) => Ok(found.path),
         Ok(None) => {
             failed(format!("no block device of this machine {}: `shingle drive ls --all` lists them", name.has()))
         }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use shingle_base::StoreId;
 use shingle_zoned_linux::Drive;
 
+use super::partition::split_text;
+
 /// A way to name a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriveName {
@@ -44,6 +46,16 @@ impl DriveName {
     /// As [`parse`](Self::parse).
     pub fn of_path(path: &Path) -> Result<Self, String> {
         path.to_str().map_or_else(|| Ok(Self::Path(path.to_owned())), Self::parse)
+    }
+
+    /// The drive's own name, and the partition, of a name that has both.
+    pub(super) fn split(&self) -> Option<(Self, &str)> {
+        match self {
+            Self::Serial(text) => split_text(text).map(|(drive, name)| (Self::Serial(drive.to_owned()), name)),
+            Self::Wwn(text) => split_text(text).map(|(drive, name)| (Self::Wwn(drive.to_owned()), name)),
+            // Paths keep theirs, and a store has its own identity.
+            Self::Path(_) | Self::Store(_) => None,
+        }
     }
 
     /// True if the kernel's description of a drive has this serial number or world-wide name.

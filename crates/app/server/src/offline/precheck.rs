@@ -4,7 +4,6 @@
 //! - SV-PRE-1: nothing is made, locked or changed. (`a_look_before_the_start_makes_locks_and_changes_nothing`)
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use shingle_array_store::{ArrayDrive, inspect};
 use shingle_runtime::Runtime;
@@ -15,6 +14,7 @@ use crate::credentials;
 use crate::data_dir::{self, KnownDrive};
 use crate::engines::{device, room};
 use crate::error::{ErrorKind, Result};
+use crate::inventory::partition::holder;
 use crate::inventory::{self, Content, DriveName};
 use crate::reports::status;
 
@@ -141,7 +141,7 @@ fn missing(allowed: bool, message: String, findings: &mut Findings) {
 async fn node_of(runtime: &Runtime, path: &Path) -> std::result::Result<Option<PathBuf>, String> {
     let name = DriveName::of_path(path)?;
     let node = inventory::locate(runtime, &System::host(), &name).await.map_err(|error| error.message)?;
-    Ok(node.exists().then_some(node))
+    Ok(holder(&node).exists().then_some(node))
 }
 
 /// Looks at an array; returns the paths of its drives.
@@ -161,8 +161,8 @@ async fn look_at_array(runtime: &Runtime, array: &ArrayConfig, findings: &mut Fi
                 continue;
             }
         };
-        match device::look_at_drive(&node, runtime) {
-            Ok(device) => drives.push(ArrayDrive { name, dev: Rc::new(device) }),
+        match device::look_at_drive(&node, runtime).await {
+            Ok(look) => drives.push(ArrayDrive { name, dev: look.device }),
             Err(error) => findings.problems.push(format!("{label}: {error}")),
         }
         nodes.push(node);

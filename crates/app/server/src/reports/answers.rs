@@ -23,6 +23,7 @@ use crate::reports::access_log::AccessNotes;
 use crate::reports::damage::Damage;
 use crate::reports::gauges::Gauges;
 use crate::reports::health::{Missing, PATIENCE, State};
+use crate::volumes::Standing;
 
 /// Parts of the server that reports are about.
 pub(crate) struct Watched {
@@ -30,6 +31,7 @@ pub(crate) struct Watched {
     /// The store that is served.
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) engines: Vec<Arc<Engine>>,
+    pub(crate) volumes: Vec<Standing>,
     pub(crate) listen: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) started_unix_s: u64,

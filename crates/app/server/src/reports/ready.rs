@@ -8,13 +8,15 @@ use std::path::Path;
 pub(crate) fn text(
     endpoint: SocketAddr,
     admin: Option<SocketAddr>,
+    volumes: &[String],
     credentials: &Path,
     region: &str,
     person: bool,
 ) -> String {
     let keys = shell_quoted(&credentials.to_string_lossy());
     let admin = admin.map_or(String::new(), |admin| format!("Metrics: http://{admin}/metrics\n"));
-    let head = format!("Ready: http://{endpoint} (S3, region {region})\n{admin}Keys: {keys}");
+    let volumes: String = volumes.iter().map(|uri| format!("Volume: {uri}\n")).collect();
+    let head = format!("Ready: http://{endpoint} (S3, region {region})\n{admin}{volumes}Keys: {keys}");
     if !person {
         return format!("{head}, which this user and root can read\n");
     }
@@ -57,7 +59,8 @@ mod tests {
         assert_eq!(shell_quoted("a/b-1.toml"), "a/b-1.toml");
         assert_eq!(shell_quoted("it's here"), "'it'\\''s here'");
         for person in [true, false] {
-            let text = text(([127, 0, 0, 1], 9000).into(), None, Path::new("d/credentials.toml"), "us-east-1", person);
+            let text =
+                text(([127, 0, 0, 1], 9000).into(), None, &[], Path::new("d/credentials.toml"), "us-east-1", person);
             assert!(text.starts_with("Ready: http://127.0.0.1:9000 "));
             assert!(text.contains("Keys: d/credentials.toml"));
             assert_eq!(text.contains("Ctrl-C"), person);

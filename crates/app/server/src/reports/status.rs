@@ -17,6 +17,7 @@ use tokio::net::UnixListener;
 use crate::error::{Error, Result};
 use crate::reports::answers::{Answer, Answers, Figures, Watched};
 use crate::reports::health::{Missing, State, utc};
+use crate::volumes::Standing;
 
 /// The socket in the data directory.
 const SOCKET: &str = "status.sock";
@@ -36,6 +37,17 @@ struct Status {
     listen: String,
     admin: Option<String>,
     engines: Vec<EngineStatus>,
+    volumes: Vec<VolumeStatus>,
+}
+
+#[derive(serde::Serialize)]
+struct VolumeStatus {
+    name: String,
+    /// `serving`, `opening` or `failed`.
+    state: &'static str,
+    /// Its step while it is opening, or the reason why it failed.
+    reason: Option<String>,
+    addresses: Vec<String>,
 }
 
 #[derive(serde::Serialize)]
@@ -99,9 +111,12 @@ pub(crate) async fn page(watched: &Watched) -> String {
         let condition = engine.condition(true).await;
         engines.push(EngineStatus::of(answer, condition));
     }
+    let volumes: Vec<_> = watched.volumes.iter().map(VolumeStatus::of).collect();
     let state = if engines.iter().any(|engine| engine.state != "serving") {
         "not serving"
-    } else if engines.iter().any(|engine| !engine.problems.is_empty()) {
+    } else if engines.iter().any(|engine| !engine.problems.is_empty())
+        || volumes.iter().any(|volume| volume.state != "serving")
+    {
         "degraded"
     } else {
         "healthy"
@@ -114,9 +129,21 @@ pub(crate) async fn page(watched: &Watched) -> String {
         listen: watched.listen.to_string(),
         admin: watched.admin.map(|admin| admin.to_string()),
         engines,
+        volumes,
     };
     // No map has keys that are no text.
     serde_json::to_string(&status).unwrap_or_default() + "\n"
+}
+
+impl VolumeStatus {
+    fn of(standing: &Standing) -> Self {
+        let (state, reason) = match standing.health.state() {
+            State::Opening(doing) => ("opening", Some(doing)),
+            State::Failed(_, why) => ("failed", Some(why)),
+            State::Serving => ("serving", None),
+        };
+        Self { name: standing.health.name().to_owned(), state, reason, addresses: standing.uris.clone() }
+    }
 }
 
 impl EngineStatus {

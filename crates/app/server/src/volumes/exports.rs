@@ -1,8 +1,9 @@
 //! Volumes to serve, and ways to them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::place::Place;
+use crate::inventory::{DriveName, partition};
 
 /// A volume to serve.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub struct VolumeExport {
     pub drive: PathBuf,
     /// The name that clients ask for.
     pub name: String,
+    /// Clients can write nothing.
+    pub read_only: bool,
     /// A new file for a block trace of what clients ask for.
     pub record: Option<PathBuf>,
 }
@@ -35,10 +38,39 @@ pub struct Exports {
     pub places: Vec<Place>,
     /// Certificates. They are required over TCP then; a Unix socket is guarded by its file's permissions.
     pub tls: Option<TlsFiles>,
-    /// Clients can write nothing.
-    pub read_only: bool,
     /// Goes on where sectors that were written last cannot be known: they may read as they were before.
     pub accept_loss: bool,
     /// Level of the log, or levels by module.
     pub log: String,
+}
+
+/// The usual name of the export of a drive or partition.
+pub fn export_name(drive: &Path) -> String {
+    if let (_, Some(name)) = partition::split(drive) {
+        return name;
+    }
+    let own = match DriveName::of_path(drive) {
+        Ok(DriveName::Path(path)) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
+        Ok(name) => name.to_string().split_once(':').map(|(_, name)| name.to_owned()),
+        Err(_) => None,
+    };
+    own.unwrap_or_else(|| "volume".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_has_the_name_of_its_drive() {
+        let names = [
+            ("disk.shingle", "disk"),
+            ("/dev/sdb", "sdb"),
+            ("serial:ZL2", "ZL2"),
+            ("/a/b c", "b c"),
+            ("disk.shingle#vm1", "vm1"),
+            ("serial:ZL2#vm1", "vm1"),
+        ];
+        names.iter().for_each(|(drive, name)| assert_eq!(export_name(Path::new(drive)), *name));
+    }
 }

@@ -7,6 +7,7 @@
 //!   closed, and nothing was served.
 
 mod exports;
+mod kept;
 mod owner;
 mod place;
 mod serving;
@@ -15,7 +16,8 @@ mod snapshots;
 use crate::error::Result;
 use crate::server::start_log;
 
-pub use exports::{Exports, TlsFiles, VolumeExport};
+pub use exports::{Exports, TlsFiles, VolumeExport, export_name};
+pub(crate) use kept::{Standing, Volumes};
 pub use place::Place;
 pub use serving::{Served, Stop};
 pub use snapshots::{SnapshotLine, SnapshotWish, ask as ask_for_snapshots};

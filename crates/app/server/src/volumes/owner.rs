@@ -165,7 +165,8 @@ async fn open(rt: &Runtime, drive: &Path, options: Options) -> Result<(Volume, O
     })?;
     tell_of(&called, &report);
     // A file is on a disk of some kind; clients that order their requests do no harm.
-    let rotational = shingle_zoned_linux::describe(&node).is_ok_and(|drive| drive.rotational);
+    let rotational =
+        shingle_zoned_linux::describe(&inventory::partition::holder(&node)).is_ok_and(|drive| drive.rotational);
     let sector_bytes = volume.sector_bytes();
     Ok((volume, Opened { called, node, rotational, sector_bytes }))
 }

@@ -13,7 +13,7 @@ use shingle_runtime::owner::Desk;
 use shingle_translation::Options;
 use tokio::sync::oneshot;
 
-use super::exports::{Exports, TlsFiles};
+use super::exports::{Exports, TlsFiles, VolumeExport};
 use super::owner::{Core, Owner};
 use super::place::Place;
 use super::snapshots::{Subject, answering};
@@ -27,7 +27,7 @@ const STOP_PATIENCE: Duration = Duration::from_mins(5);
 const LIFE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Answers to commands about a volume: never ends by itself.
-type Answers = BoxFuture<'static, ()>;
+pub(super) type Answers = BoxFuture<'static, ()>;
 
 /// Volumes that are served.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
     }
 }
 
-fn check_names(exports: &Exports) -> Result<()> {
+pub(super) fn check_names(exports: &Exports) -> Result<()> {
     let mut names = BTreeSet::new();
     for volume in &exports.volumes {
         if !names.insert(&volume.name) {
@@ -118,7 +118,7 @@ fn check_names(exports: &Exports) -> Result<()> {
     Ok(())
 }
 
-fn read_tls(files: &TlsFiles) -> Result<Tls> {
+pub(super) fn read_tls(files: &TlsFiles) -> Result<Tls> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| Error::new(ErrorKind::Config, format!("{}: {error}", path.display())))
     };
@@ -145,26 +145,11 @@ async fn begin(exports: &Exports, tls: Option<Tls>, owners: &mut Vec<Owner>) -> 
     let (mut answers, mut opened): (Vec<Answers>, _) = (Vec::new(), Vec::new());
     for volume in &exports.volumes {
         let owner = Owner::start(volume.drive.clone(), options).await?;
-        let about = About {
-            description: format!("volume on {}", owner.called),
-            read_only: exports.read_only,
-            // They are names without data.
-            fast_zeros: true,
-            rotational: owner.rotational,
-            ..About::new(volume.name.clone())
-        };
-        let (desk, called, node) = (owner.desk.clone(), owner.called.clone(), owner.node.clone());
+        let offered = offer(&owner, volume, &server).await;
         owners.push(owner);
-        let subject = Subject { desk: desk.clone(), server: server.clone(), about: about.clone() };
-        let export = Export::of(desk, Core::store, about).await;
-        let refused = |error: std::io::Error| Error::new(ErrorKind::Config, format!("{called}: {error}"));
-        opened.push(export.map_err(refused)?);
-        subject.offer_all().await.map_err(|words| Error::new(ErrorKind::Store, format!("{called}: {words}")))?;
-        match answering(&node, subject) {
-            Ok(answering) => answers.push(answering.boxed()),
-            // Another user may have the name: that must not keep the volume from being served.
-            Err(error) => tracing::warn!("{called}: commands cannot ask for snapshots while it is served: {error}"),
-        }
+        let (export, answering) = offered?;
+        opened.push(export);
+        answers.push(answering);
     }
     let mut places = exports.places.clone();
     let mut listeners = Vec::new();
@@ -183,11 +168,42 @@ async fn begin(exports: &Exports, tls: Option<Tls>, owners: &mut Vec<Owner>) -> 
         let refused = |error| Error::new(ErrorKind::Config, format!("the export `{}`: {error}", volume.name));
         server.add(export).map_err(refused)?;
     }
-    let uri = |name: &str, place: &Place| place.uri(name, with_tls && matches!(place, Place::Tcp(_)));
-    let uris = exports.volumes.iter().flat_map(|volume| places.iter().map(|place| uri(&volume.name, place)));
+    let uris = exports.volumes.iter().flat_map(|volume| places.iter().map(|place| uri(place, &volume.name, with_tls)));
     let sector_bytes = owners.iter().map(|owner| owner.sector_bytes).collect();
     let served = Served { uris: uris.collect(), sector_bytes };
     Ok(Begun { server, listeners, recordings, served, answers })
+}
+
+/// The export of a volume, which the server does not have yet; exports of its snapshots, which it has from now on; and answers to
+/// commands about it.
+pub(super) async fn offer(owner: &Owner, volume: &VolumeExport, server: &Server) -> Result<(Export, Answers)> {
+    let about = About {
+        description: format!("volume on {}", owner.called),
+        read_only: volume.read_only,
+        // They are names without data.
+        fast_zeros: true,
+        rotational: owner.rotational,
+        ..About::new(volume.name.clone())
+    };
+    let (desk, called) = (owner.desk.clone(), &owner.called);
+    let subject = Subject { desk: desk.clone(), server: server.clone(), about: about.clone() };
+    let export = Export::of(desk, Core::store, about).await;
+    let export = export.map_err(|error| Error::new(ErrorKind::Config, format!("{called}: {error}")))?;
+    subject.offer_all().await.map_err(|words| Error::new(ErrorKind::Store, format!("{called}: {words}")))?;
+    let answers = match answering(&owner.node, subject) {
+        Ok(answering) => answering.boxed(),
+        // Another user may have the name: that must not keep the volume from being served.
+        Err(error) => {
+            tracing::warn!("{called}: commands cannot ask for snapshots while it is served: {error}");
+            std::future::pending().boxed()
+        }
+    };
+    Ok((export, answers))
+}
+
+/// The address of an export at a place.
+pub(super) fn uri(place: &Place, name: &str, with_tls: bool) -> String {
+    place.uri(name, with_tls && matches!(place, Place::Tcp(_)))
 }
 
 /// Tells the service manager again and again that the front end lives. Completes if an owner is gone: another start may help.

@@ -24,6 +24,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::owner::{Core, SnapshotCore};
 use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::partition::split;
 
 /// Bytes of a question.
 const QUESTION_BYTES_MAX: u64 = 4096;
@@ -70,12 +71,17 @@ type Answer = std::result::Result<Vec<SnapshotLine>, String>;
 
 /// The name of a drive's socket.
 fn address(drive: &Path) -> io::Result<SocketAddr> {
-    let found = std::fs::metadata(drive)?;
-    let own = if found.file_type().is_block_device() {
+    let (holder, partition) = split(drive);
+    let found = std::fs::metadata(holder)?;
+    let mut own = if found.file_type().is_block_device() {
         format!("shingle-volume/block-{}", found.st_rdev())
     } else {
         format!("shingle-volume/file-{}-{}", found.st_dev(), found.st_ino())
     };
+    if let Some(name) = partition {
+        own += "#";
+        own += &name;
+    }
     SocketAddr::from_abstract_name(own)
 }
 

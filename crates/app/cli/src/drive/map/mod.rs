@@ -5,12 +5,10 @@ mod svg;
 mod terminal;
 
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use clap::Args;
 use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
-use shingle_zoned::ZonedDevice;
 
 use crate::drive::map::cells::{Role, View, Zone};
 use crate::failure::{Failure, Outcome};
@@ -57,8 +55,7 @@ impl Map {
 
     async fn look(&self, rt: &Runtime) -> Outcome<View> {
         let peek = device::look(&self.path, rt).await?;
-        let alone = peek.hold();
-        let device: Rc<dyn ZonedDevice> = Rc::new(peek);
+        let (alone, device) = (peek.hold(), peek.device.clone());
         let geometry = device.geometry().clone();
         let reported = device.report(ZoneId(0), geometry.zone_count).await?;
         let mut zones: Vec<Zone> = reported.iter().map(|info| Zone::new(info, &geometry)).collect();
