@@ -88,7 +88,7 @@ def test_volumes_on_one_drive_are_served_by_one_process(tmp_path, drive):
 
 
 def test_a_server_has_volumes_beside_its_objects(tmp_path, drive):
-    """SV-VOL-3, and SV-PART-1: objects and volumes on one drive, at once and through kill -9."""
+    """SV-VOL-4, and SV-PART-1: objects and volumes on one drive, at once and through kill -9."""
     ok("volume", "create", part(drive, "vm1"))
     config = tmp_path / "config.toml"
     config.write_text(

@@ -19,7 +19,7 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 32] = [
+pub const ALL: [Parser; 34] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -37,6 +37,8 @@ pub const ALL: [Parser; 32] = [
     ("chunk_superblock", parse::superblock),
     ("chunk_journal_entry", parse::journal_entry),
     ("chunk_checkpoint_part", parse::checkpoint_part),
+    ("partitions_superblock", shingle_partitions::parse_superblock),
+    ("partition_table", shingle_partitions::parse_table),
     ("volume_superblock", volume_parse::superblock),
     ("volume_journal_entry", volume_parse::journal_entry),
     ("volume_checkpoint_part", volume_parse::checkpoint_part),

@@ -16,6 +16,7 @@ mod asking;
 mod config;
 mod credentials;
 mod data_dir;
+pub mod drive_path;
 mod engines;
 mod error;
 pub mod inventory;

@@ -35,7 +35,7 @@ impl Divided {
     }
 
     fn part(&self, name: &str) -> PathBuf {
-        shingle_server::inventory::partition::joined(&self.0, name)
+        shingle_server::drive_path::joined(&self.0, name)
     }
 }
 

@@ -8,7 +8,7 @@ use shingle_zoned::Share;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::plan::Partition;
+use crate::partition::{NAME_MAX, PARTITIONS_MAX, Partition, is_name};
 
 /// The number by which a superblock says that the drive is partitioned.
 pub const ENGINE: u32 = 0x5452_4150; // "PART"
@@ -18,12 +18,6 @@ pub(crate) const VERSION: u32 = 1;
 
 /// The kind that heads of the table's zones carry.
 pub(crate) const META_ZONE_KIND: u16 = 0x0600;
-
-/// Bytes of a name at most.
-pub const NAME_MAX: usize = 39;
-
-/// Partitions of a drive at most.
-pub(crate) const PARTITIONS_MAX: usize = 256;
 
 /// No limit of its own.
 const NO_SHARE: u32 = u32::MAX;
@@ -103,14 +97,6 @@ struct RawPartition {
 
 const ENTRY_BYTES: usize = 64;
 const _: () = assert!(size_of::<RawPartition>() == ENTRY_BYTES);
-
-/// True for a name that a partition may have: letters, digits, and `.`, `_` and `-` inside.
-pub fn is_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    bytes.len() <= NAME_MAX
-        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
-}
 
 pub(crate) fn encode(partitions: &[Partition]) -> Vec<u8> {
     let raw = |partition: &Partition| {
@@ -213,15 +199,5 @@ mod tests {
         let block = Superblock { zone_size: 65_536, capacity: 65_000, zone_count: 9, metazones: 4 };
         assert_eq!(Superblock::decode(&block.encode()), Some(block));
         assert_eq!(Superblock::decode(&block.encode()[1..]), None);
-    }
-
-    #[test]
-    fn names_are_short_and_plain() {
-        for good in ["a", "vm-1", "S.t_o-r.e", &"x".repeat(NAME_MAX)] {
-            assert!(is_name(good), "{good}");
-        }
-        for bad in ["", "-a", ".", "a b", "a/b", "a#b", "ä", &"x".repeat(NAME_MAX + 1)] {
-            assert!(!is_name(bad), "{bad}");
-        }
     }
 }

@@ -4,9 +4,11 @@
 //! **Owns** the table of partitions, in zones at the drive's start. **Knows nothing of** the stores.
 
 mod format;
+mod partition;
 mod plan;
 mod table;
 
-pub use format::{ENGINE, NAME_MAX, is_name, parse_superblock, parse_table};
-pub use plan::{Partition, Wanted};
+pub use format::{ENGINE, parse_superblock, parse_table};
+pub use partition::{NAME_MAX, Partition, is_name};
+pub use plan::Wanted;
 pub use table::{PartitionTable, free_zones, look};

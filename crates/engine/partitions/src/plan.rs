@@ -11,26 +11,13 @@ use shingle_runtime::UnixTime;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::{Geometry, Share};
 
-use crate::format::{NAME_MAX, PARTITIONS_MAX, is_name};
+use crate::partition::{NAME_MAX, PARTITIONS_MAX, Partition, is_name};
 
 /// Zones that the table may have open and active: the one that it writes, and the next.
 pub(crate) const TABLE_SHARE: u32 = 2;
 
 /// A partition that does not say otherwise gets so much of each limit at most: later ones need some, too.
 const SHARE_USUAL: u32 = 16;
-
-/// A partition of a drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
-    /// Its name.
-    pub name: String,
-    /// Its zones.
-    pub zones: Range<u32>,
-    /// Its part of the drive's limits.
-    pub share: Share,
-    /// When it was made.
-    pub made: UnixTime,
-}
 
 /// A partition to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +26,8 @@ pub struct Wanted {
     pub name: String,
     /// The number of its zones; `None` = the longest run of zones that no partition has.
     pub zones: Option<u32>,
-    /// Its part of the drive's limits; `None` = an even part of what others leave, and at most 16.
+    /// Its part of the drive's limits; `None` = an even part of what others leave, and at most 16. While there are zones
+    /// left, one more partition counts.
     pub share: Share,
 }
 
@@ -76,8 +64,10 @@ pub(crate) fn add(
         table.sort_by_key(|partition| partition.zones.start);
     }
     let new = |partition: &Partition| wanted.iter().any(|one| one.name == partition.name);
-    share(&mut table, "open", geometry.open_zones_max, new, |share| &mut share.open_zones_max)?;
-    share(&mut table, "active", geometry.active_zones_max, new, |share| &mut share.active_zones_max)?;
+    // Zones that are left may be for another partition, which needs its part of the limits, too.
+    let later = u32::from(!free(data, &table).is_empty());
+    share(&mut table, "open", geometry.open_zones_max, later, new, |share| &mut share.open_zones_max)?;
+    share(&mut table, "active", geometry.active_zones_max, later, new, |share| &mut share.active_zones_max)?;
     Ok(table)
 }
 
@@ -110,6 +100,7 @@ fn share(
     table: &mut [Partition],
     what: &str,
     limit: Option<u32>,
+    later: u32,
     is_new: impl Fn(&Partition) -> bool,
     part: impl Fn(&mut Share) -> &mut Option<u32>,
 ) -> StoreResult<()> {
@@ -143,7 +134,7 @@ fn share(
         }
     }
     let even = u32::try_from(open.len()).unwrap_or(u32::MAX).max(1);
-    let each = (left / even).min(SHARE_USUAL);
+    let each = (left / (even + later)).min(SHARE_USUAL);
     if each == 0 && !open.is_empty() {
         return invalid(format!(
             "partitions have all {what} zones of the drive ({limit}, {TABLE_SHARE} of them for the table): make one anew with fewer"
@@ -200,13 +191,14 @@ mod tests {
             Ok::<_, StoreError>(table.iter().map(|one| one.share.open_zones_max.unwrap()).collect::<Vec<_>>())
         };
         let [a, b, c] = ["a", "b", "c"].map(|name| wanted(name, Some(10), None));
-        let large = wanted("large", Some(10), Some(100));
+        let (large, rest) = (wanted("large", Some(10), Some(100)), wanted("rest", None, None));
         assert_eq!(shares(128, &[a.clone(), b.clone()]).unwrap(), [16, 16]);
-        assert_eq!(shares(14, &[a.clone(), b.clone()]).unwrap(), [6, 6]);
-        assert_eq!(shares(14, &[a.clone(), b.clone(), c.clone()]).unwrap(), [4, 4, 4]);
-        assert_eq!(shares(128, &[a.clone(), large.clone(), b]).unwrap(), [13, 100, 13]);
+        assert_eq!(shares(14, &[a.clone(), rest.clone()]).unwrap(), [6, 6], "there will be no third one");
+        assert_eq!(shares(14, &[a.clone(), b.clone()]).unwrap(), [4, 4], "there may be a third one");
+        assert_eq!(shares(14, &[a.clone(), b.clone(), c.clone(), rest.clone()]).unwrap(), [3, 3, 3, 3]);
+        assert_eq!(shares(128, &[a.clone(), large.clone(), rest.clone()]).unwrap(), [13, 100, 13]);
         assert!(shares(101, &[large.clone()]).unwrap_err().message.contains("99 left of 101"));
-        assert!(shares(102, &[large.clone(), a.clone()]).unwrap_err().message.contains("all open zones"));
+        assert!(shares(102, &[large.clone(), rest]).unwrap_err().message.contains("all open zones"));
         let (geometry, data) = drive(128);
         let mut table = add(&geometry, &data, &[], &[a.clone(), large.clone()], NOW).unwrap();
         table.retain(|one| one.name == "large");

@@ -23,7 +23,8 @@ use shingle_zoned::{
 };
 
 use crate::format::{ENGINE, META_ZONE_KIND, Superblock, VERSION, decode, encode};
-use crate::plan::{self, Partition, TABLE_SHARE, Wanted};
+use crate::partition::Partition;
+use crate::plan::{self, TABLE_SHARE, Wanted};
 
 /// Zones of the table beside the superblock's: enough for one that fails.
 const METAZONES: u32 = 5;

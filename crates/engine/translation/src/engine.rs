@@ -43,6 +43,8 @@ pub(crate) struct Wakes {
     pub(crate) landed: Notify,
     /// Writes are held no more.
     pub(crate) released: Notify,
+    /// The volume has stopped.
+    pub(crate) stopped: Notify,
 }
 
 /// An open volume.
@@ -169,5 +171,6 @@ impl Engine {
         self.wakes.room.notify_waiters();
         self.wakes.landed.notify_waiters();
         self.wakes.control.notify_waiters();
+        self.wakes.stopped.notify_waiters();
     }
 }

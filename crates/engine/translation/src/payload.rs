@@ -12,6 +12,9 @@ use shingle_zoned::Geometry;
 /// Bytes of buffers that are kept for the next use.
 const POOLED: usize = 32 << 20;
 
+/// Pieces of what is read, each with its first byte there.
+pub(crate) type Placed = Vec<(usize, Bytes)>;
+
 /// A form of data.
 pub(crate) trait Payload {
     /// Frames a pair of that data, as the pieces to be written.
@@ -22,6 +25,9 @@ pub(crate) trait Payload {
 
     /// Puts the verified bytes that a plan asks for at the front of `out`; `raw` begins at the plan's first block.
     fn extract(&self, plan: &PairPlan, raw: &[u8], place: &RecordPlace, out: &mut [u8]) -> Result<(), PairSliceError>;
+
+    /// As [`extract`](Self::extract), with the bytes where `raw` has them: each piece with its place, from `at` on.
+    fn pieces(&self, plan: &PairPlan, raw: &Bytes, place: &RecordPlace, at: usize) -> Result<Placed, PairSliceError>;
 
     /// Bytes that were read, for their caller.
     fn share(&self, buffer: Vec<u8>) -> Bytes;
@@ -59,6 +65,17 @@ impl Payload for Whole {
         Ok(())
     }
 
+    fn pieces(&self, plan: &PairPlan, raw: &Bytes, place: &RecordPlace, at: usize) -> Result<Placed, PairSliceError> {
+        let mut at = at;
+        let each = |slice: Result<&[u8], PairSliceError>| {
+            let slice = slice?;
+            let piece = (at, raw.slice_ref(slice));
+            at += slice.len();
+            Ok(piece)
+        };
+        plan.extract(raw, place).map(each).collect()
+    }
+
     fn share(&self, buffer: Vec<u8>) -> Bytes {
         self.pool.share(buffer)
     }
@@ -80,6 +97,10 @@ impl Payload for Hollow {
 
     fn extract(&self, _: &PairPlan, _: &[u8], _: &RecordPlace, _: &mut [u8]) -> Result<(), PairSliceError> {
         Ok(())
+    }
+
+    fn pieces(&self, _: &PairPlan, _: &Bytes, _: &RecordPlace, _: usize) -> Result<Placed, PairSliceError> {
+        Ok(Vec::new())
     }
 
     fn share(&self, buffer: Vec<u8>) -> Bytes {

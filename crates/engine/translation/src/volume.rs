@@ -120,6 +120,18 @@ impl Volume {
         Ok(Identified { store, size_bytes: shape.bytes(layout.sectors), sector_bytes: shape.bytes(1) })
     }
 
+    /// Completes once the volume has stopped, after a failure that leaves its drive unknown. Changes fail from then on; another opening
+    /// finds what was durable.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        let engine = self.engine.clone();
+        async move {
+            let stops = engine.wakes.stopped.notified();
+            if engine.state.borrow().stopped.is_none() {
+                stops.await;
+            }
+        }
+    }
+
     /// Writes a checkpoint: the next opening reads what was written since.
     ///
     /// # Errors
@@ -254,6 +266,15 @@ impl BlockStore for Volume {
         async move {
             let (lba, sectors) = sectors?;
             self.engine.read(None, lba, sectors).await
+        }
+        .boxed_local()
+    }
+
+    fn read_pieces(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, Vec<Bytes>> {
+        let sectors = self.sectors(offset, length);
+        async move {
+            let (lba, sectors) = sectors?;
+            self.engine.read_pieces(None, lba, sectors).await
         }
         .boxed_local()
     }

@@ -42,6 +42,11 @@ pub trait BlockStore {
     /// Reads `length` bytes at `offset`. Sectors that were never written read as zeros.
     fn read(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, Bytes>;
 
+    /// As [`read`](Self::read), as pieces that follow each other: a store whose bytes lie apart from each other need not copy them.
+    fn read_pieces(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, Vec<Bytes>> {
+        async move { Ok(vec![self.read(offset, length).await?]) }.boxed_local()
+    }
+
     /// Writes `data` at `offset`. The pieces together are one write, of whole sectors.
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> LocalStoreFuture<'_, ()>;
 

@@ -27,16 +27,29 @@ fn narrowed(span: Span, sector: u64) -> Option<Span> {
     (first < end).then(|| Span::between(first, end))
 }
 
-/// The bytes of a span.
-pub(crate) async fn read(store: &dyn BlockStore, span: Span) -> StoreResult<Bytes> {
+/// The bytes of a span, as pieces that follow each other.
+pub(crate) async fn read(store: &dyn BlockStore, span: Span) -> StoreResult<Vec<Bytes>> {
     let wide = widened(span, store.sector_bytes());
-    let bytes = store.read(wide.offset, wide.length).await?;
-    if bytes.len() as u64 != wide.length {
-        let words = format!("{} bytes were read at {}, and not {}", bytes.len(), wide.offset, wide.length);
+    let pieces = store.read_pieces(wide.offset, wide.length).await?;
+    let length: usize = pieces.iter().map(Bytes::len).sum();
+    if length as u64 != wide.length {
+        let words = format!("{length} bytes were read at {}, and not {}", wide.offset, wide.length);
         return Err(StoreError::new(StoreErrorKind::Device, words));
     }
-    let first = (span.offset - wide.offset) as usize;
-    Ok(bytes.slice(first..first + span.length as usize))
+    Ok(within(pieces, (span.offset - wide.offset) as usize, span.length as usize))
+}
+
+/// The bytes of pieces from `first` on, so many.
+fn within(pieces: Vec<Bytes>, first: usize, length: usize) -> Vec<Bytes> {
+    let (mut skip, mut left) = (first, length);
+    let mut part = |piece: Bytes| {
+        let from = skip.min(piece.len());
+        let to = (from + left).min(piece.len());
+        skip -= from;
+        left -= to - from;
+        piece.slice(from..to)
+    };
+    pieces.into_iter().map(&mut part).filter(|piece| !piece.is_empty()).collect()
 }
 
 impl Edges {
@@ -97,11 +110,11 @@ async fn patch(store: &dyn BlockStore, span: Span, data: Vec<Bytes>, durability:
     let (before, after) = (Span::between(wide.offset, span.offset), Span::between(span.end(), wide.end()));
     let mut pieces = Vec::with_capacity(data.len() + 2);
     if before.length > 0 {
-        pieces.push(read(store, before).await?);
+        pieces.extend(read(store, before).await?);
     }
     pieces.extend(data);
     if after.length > 0 {
-        pieces.push(read(store, after).await?);
+        pieces.extend(read(store, after).await?);
     }
     store.write(wide.offset, pieces, durability).await
 }
@@ -127,6 +140,17 @@ fn zeros(span: Span) -> Vec<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_pieces_may_begin_and_end_inside_of_them() {
+        let pieces = || [&b"abc"[..], b"de", b"fgh"].map(Bytes::from_static).to_vec();
+        let of = |first, length| within(pieces(), first, length).iter().map(|piece| piece.to_vec()).collect::<Vec<_>>();
+        assert_eq!(of(0, 8), [&b"abc"[..], b"de", b"fgh"]);
+        assert_eq!(of(1, 6), [&b"bc"[..], b"de", b"fg"]);
+        assert_eq!(of(3, 2), [b"de"]);
+        assert_eq!(of(4, 1), [b"e"]);
+        assert!(of(8, 0).is_empty());
+    }
 
     #[test]
     fn spans_grow_and_shrink_to_sectors() {

@@ -24,8 +24,8 @@ pub(crate) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) span: Span,
-    /// `None`: a hole, which reads as zeros.
-    pub(crate) data: Option<Bytes>,
+    /// In pieces that follow each other. `None`: a hole, which reads as zeros.
+    pub(crate) data: Option<Vec<Bytes>>,
 }
 
 /// A run of bytes in one state.
@@ -41,7 +41,7 @@ pub(crate) fn encode(cookie: u64, outcome: Outcome, structured: bool, out: &mut 
         Ok(Content::Done) => out.extend([simple(cookie, 0)]),
         Ok(Content::Read(pieces)) if !structured => {
             out.extend([simple(cookie, 0)]);
-            out.extend(pieces.into_iter().filter_map(|piece| piece.data));
+            out.extend(pieces.into_iter().filter_map(|piece| piece.data).flatten());
         }
         Ok(Content::Read(pieces)) => {
             let last = pieces.len().saturating_sub(1);
@@ -73,16 +73,18 @@ pub(crate) fn encode(cookie: u64, outcome: Outcome, structured: bool, out: &mut 
     }
 }
 
-fn read_chunk(cookie: u64, flags: u16, span: Span, data: Option<Bytes>, out: &mut impl Extend<Bytes>) {
+fn read_chunk(cookie: u64, flags: u16, span: Span, data: Option<Vec<Bytes>>, out: &mut impl Extend<Bytes>) {
     let Some(data) = data else {
         let mut bytes = head(cookie, flags, chunk::OFFSET_HOLE, 12);
         bytes.put_u64(span.offset);
         bytes.put_u32(span.length as u32);
         return out.extend([bytes.freeze()]);
     };
-    let mut bytes = head(cookie, flags, chunk::OFFSET_DATA, 8 + data.len());
+    let length: usize = data.iter().map(Bytes::len).sum();
+    let mut bytes = head(cookie, flags, chunk::OFFSET_DATA, 8 + length);
     bytes.put_u64(span.offset);
-    out.extend([bytes.freeze(), data]);
+    out.extend([bytes.freeze()]);
+    out.extend(data);
 }
 
 fn simple(cookie: u64, error: u32) -> Bytes {
@@ -122,7 +124,10 @@ mod tests {
         let ok = [&[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0][..], &COOKIE].concat();
         assert_eq!(encoded(Ok(Content::Done), false), ok);
         assert_eq!(encoded(Ok(Content::Done), true), ok, "where there is no data, it is a simple one always");
-        let piece = Piece { span: Span { offset: 9, length: 2 }, data: Some(Bytes::from_static(b"ab")) };
+        let piece = Piece {
+            span: Span { offset: 9, length: 2 },
+            data: Some([&b"a"[..], b"b"].map(Bytes::from_static).to_vec()),
+        };
         assert_eq!(encoded(Ok(Content::Read(vec![piece])), false), [&ok[..], b"ab"].concat());
         let failed = encoded(Err(Failure::new(Errno::NoSpace, "full")), false);
         assert_eq!(failed, [&[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 28][..], &COOKIE].concat());
@@ -133,7 +138,10 @@ mod tests {
         let head = |flags: u8, kind: [u8; 2], length: u8| {
             [&[0x66, 0x8e, 0x33, 0xef, 0, flags], &kind[..], &COOKIE, &[0, 0, 0, length]].concat()
         };
-        let data = Piece { span: Span { offset: 9, length: 2 }, data: Some(Bytes::from_static(b"ab")) };
+        let data = Piece {
+            span: Span { offset: 9, length: 2 },
+            data: Some([&b"a"[..], b"b"].map(Bytes::from_static).to_vec()),
+        };
         let hole = Piece { span: Span { offset: 11, length: 5 }, data: None };
         let read = encoded(Ok(Content::Read(vec![data, hole])), true);
         let first = [&head(0, [0, 1], 10)[..], &[0, 0, 0, 0, 0, 0, 0, 9], b"ab"].concat();

@@ -41,7 +41,7 @@ impl Identify {
         let system = System::under(&self.root);
         let names = self.names().map_err(Failure::new)?;
         let path = PathBuf::from(&self.drive);
-        if matches!(names.first(), Some(DriveName::Path(_))) && inventory::partition::holder(&path).exists() {
+        if matches!(names.first(), Some(DriveName::Path(_))) && shingle_server::drive_path::holder(&path).exists() {
             let found = self.describe(&rt, &system, &path).await?;
             return self.print(&found, &system, true);
         }

@@ -10,7 +10,8 @@ use serde_json::json;
 use shingle_base::{Blocks, ByteSize};
 use shingle_partitions::{Partition as Part, PartitionTable, Wanted, look};
 use shingle_runtime::Runtime;
-use shingle_server::inventory::{self, Content, partition};
+use shingle_server::drive_path;
+use shingle_server::inventory::{self, Content};
 use shingle_store_api::StoreError;
 use shingle_zoned::{Geometry, Share, ZonedDevice};
 use shingle_zoned_linux::OpenOptions;
@@ -144,7 +145,7 @@ impl Add {
         let mut table = PartitionTable::open(rt, &device).await.map_err(failed)?;
         table.add(rt, &wanted).await.map_err(failed)?;
         for part in table.partitions().iter().filter(|part| wanted.iter().any(|one| one.name == part.name)) {
-            let path = partition::joined(&self.drive, &part.name);
+            let path = drive_path::joined(&self.drive, &part.name);
             say!("{}: {} in {}", path.display(), size(bytes(device.geometry(), &part.zones)), zones(&part.zones));
         }
         Ok(())
@@ -172,7 +173,7 @@ impl List {
         let parts = look(rt, &device).await.map_err(failed)?;
         let mut rows = Vec::new();
         for part in &parts {
-            let path = partition::joined(&device::find(&self.drive, rt).await?, &part.name);
+            let path = drive_path::joined(&device::find(&self.drive, rt).await?, &part.name);
             let holds = match shingle_server::look_at_drive(&path, rt).await {
                 Ok(look) => inventory::content(&look.device).await,
                 Err(error) => Content::Unknown(error.message),
@@ -222,7 +223,7 @@ impl List {
 
 impl Remove {
     async fn run(self, rt: &Runtime) -> Outcome {
-        let (drive, Some(name)) = partition::split(&self.partition) else {
+        let (drive, Some(name)) = drive_path::split(&self.partition) else {
             let words = format!("{}: name the partition: DRIVE#NAME", self.partition.display());
             return Err(Failure::new(words).not_run());
         };

@@ -23,6 +23,13 @@ pub struct Measure {
     pub goal: Option<f64>,
 }
 
+impl Measure {
+    /// One that is only shown.
+    pub const fn shown(name: &'static str, unit: &'static str, better: Better) -> Self {
+        Self { name, unit, better, goal: None }
+    }
+}
+
 /// A figure of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cell {

@@ -12,6 +12,7 @@ use shingle_chunk_store::{ChunkClient, ChunkStore, Stream};
 use shingle_erasure::Code;
 use shingle_object_store::index::{Space, Step, View};
 use shingle_object_store::{Drive, MemoryIndex, ObjectEngine, Options};
+use shingle_partitions::{PartitionTable, Wanted};
 use shingle_record::{Expect, Header, RecordPlace, RecordType, frame_sliced, parse_journal};
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_scenarios::parsers::{CHUNK, array_chain, sample_pair};
@@ -29,7 +30,7 @@ fn geometry() -> Geometry {
 pub(crate) fn all() -> Vec<Vec<u8>> {
     let mut found = hand_made();
     let (media, buffer) = array();
-    for medium in media.iter().chain([&chunk_store(), &volume()]) {
+    for medium in media.iter().chain([&chunk_store(), &volume(), &partitions()]) {
         harvest(medium, &mut found);
     }
     found.push(buffer);
@@ -59,6 +60,21 @@ fn harvest(medium: &MemoryDevice, found: &mut Vec<Vec<u8>>) {
             found.extend(parse_journal(&payload).into_iter().flatten().map(|entry| entry.bytes.to_vec()));
         }
     }
+}
+
+/// A drive with partitions, of which some were removed.
+fn partitions() -> MemoryDevice {
+    Sim::new(4).run(|rt| async move {
+        let device = SimDevice::new(&rt, &MemoryDevice::new(geometry()));
+        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+        PartitionTable::format(&rt, &shared, false).await.unwrap();
+        let mut table = PartitionTable::open(&rt, &shared).await.unwrap();
+        for (name, zones) in [("a", Some(3)), ("b-2", Some(2)), ("rest", None)] {
+            table.add(&rt, &[Wanted { name: name.to_owned(), zones, ..Wanted::default() }]).await.unwrap();
+        }
+        table.remove("b-2").await.unwrap();
+        device.image()
+    })
 }
 
 /// A drive with a volume that was written, in order and not, with a checkpoint in between.

@@ -15,11 +15,11 @@ use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
 use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
 
-use super::{thread, waiting};
+use super::{thread, waiting, whole};
 use crate::config::DriveConfig;
+use crate::drive_path::holder;
 use crate::engines::device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inventory::partition::holder;
 use crate::inventory::{self, Content, DriveName};
 use crate::reports::gauges::Gauges;
 use crate::reports::health::Health;
@@ -248,7 +248,7 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(|error| Error::system(parent.display(), error))?;
         }
-        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(device::of_emulated)?;
+        FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(whole::of_emulated)?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
     device::open_drive(path, runtime, OpenOptions::default())

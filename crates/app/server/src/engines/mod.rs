@@ -13,3 +13,4 @@ pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod thread;
 pub(crate) mod waiting;
+pub(crate) mod whole;

@@ -29,7 +29,7 @@ use shingle_zoned::{
 use shingle_zoned_linux::OpenOptions;
 use tokio::sync::{mpsc, oneshot};
 
-use super::device::open_whole;
+use super::whole;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Pause between two looks for the end of a former owner's commands.
@@ -153,7 +153,7 @@ struct Slot {
 
 impl Core {
     async fn open(rt: &Runtime, path: &Path, options: OpenOptions) -> Result<Self> {
-        let device = open_whole(path, rt, options)?;
+        let device = whole::open(path, rt, options)?;
         let table = PartitionTable::open(rt, &device).await;
         let table = table.map_err(|error| Error::new(kind_of(&error), format!("{}: {error}", path.display())))?;
         Ok(Self { rt: rt.clone(), table, slots: RefCell::default() })

@@ -9,8 +9,8 @@ use std::time::Duration;
 use shingle_runtime::Runtime;
 use shingle_zoned_linux::System;
 
+use crate::drive_path::holder;
 use crate::error::Result;
-use crate::inventory::partition::holder;
 use crate::inventory::{self, DriveName};
 use crate::reports::health::Health;
 

@@ -8,7 +8,7 @@ use shingle_zoned_linux::Drive;
 
 use super::content::Content;
 use super::name::DriveName;
-use super::partition::{holder, split};
+use crate::drive_path::{holder, split};
 
 /// A drive, and its contents.
 #[derive(Clone, Debug)]

@@ -10,7 +10,6 @@
 mod content;
 mod found;
 mod name;
-pub mod partition;
 mod paths;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +24,7 @@ pub use found::Found;
 pub use name::DriveName;
 pub use paths::{Candidate, relation, same_drive, the_one};
 
+use crate::drive_path;
 use crate::engines::device::{Look, look_at_drive};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -50,7 +50,7 @@ pub async fn with_partitions(runtime: &Runtime, drive: Found) -> Vec<Found> {
         && let Ok(partitions) = shingle_partitions::look(runtime, &whole.device).await
     {
         for partition in partitions {
-            let path = partition::joined(&found[0].path, &partition.name);
+            let path = drive_path::joined(&found[0].path, &partition.name);
             let Ok(Look { device: view, .. }) = look_at_drive(&path, runtime).await else { continue };
             let (geometry, content) = (Some(view.geometry().clone()), content::of_zones(&view).await);
             found.push(Found { path, geometry, content, partition: Some(partition), ..found[0].clone() });
@@ -64,7 +64,7 @@ pub async fn with_partitions(runtime: &Runtime, drive: Found) -> Vec<Found> {
 /// # Errors
 /// `Drive` if it is neither.
 pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found> {
-    if let (drive, Some(name)) = partition::split(path) {
+    if let (drive, Some(name)) = drive_path::split(path) {
         let drive = Box::pin(at(runtime, system, &drive)).await?;
         let device = look_at_drive(path, runtime).await?.device;
         let (geometry, content) = (Some(device.geometry().clone()), content::of_zones(&device).await);
@@ -93,7 +93,7 @@ pub async fn at(runtime: &Runtime, system: &System, path: &Path) -> Result<Found
 
 /// A drive as messages name it: as the configuration does, and by the serial number that is on its label, or by its present node.
 pub fn called(system: &System, name: &DriveName, node: &Path) -> String {
-    let serial = || system.describe(&partition::holder(node)).ok()?.serial;
+    let serial = || system.describe(&drive_path::holder(node)).ok()?.serial;
     match name {
         DriveName::Path(path) => match serial() {
             Some(serial) => format!("{} (serial {})", path.display(), serial.trim()),
@@ -125,7 +125,7 @@ pub async fn locate(runtime: &Runtime, system: &System, name: &DriveName) -> Res
     }
     if let Some((drive, partition)) = name.split() {
         let node = Box::pin(locate(runtime, system, &drive)).await?;
-        return Ok(partition::joined(&node, partition));
+        return Ok(drive_path::joined(&node, partition));
     }
     let failed = |text: String| Err(Error::new(ErrorKind::Drive, format!("{name}: {text}")));
     let drives = system.discover().map_err(|error| Error::system(system.sys.join("block").display(), error))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use shingle_base::StoreId;
 use shingle_zoned_linux::Drive;
 
-use super::partition::split_text;
+use crate::drive_path::split_text;
 
 /// A way to name a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]

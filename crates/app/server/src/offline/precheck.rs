@@ -12,9 +12,9 @@ use shingle_zoned_linux::System;
 use crate::config::{ArrayConfig, Config, DriveConfig};
 use crate::credentials;
 use crate::data_dir::{self, KnownDrive};
+use crate::drive_path::holder;
 use crate::engines::{device, room};
 use crate::error::{ErrorKind, Result};
-use crate::inventory::partition::holder;
 use crate::inventory::{self, Content, DriveName};
 use crate::reports::status;
 

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::place::Place;
-use crate::inventory::{DriveName, partition};
+use crate::drive_path;
+use crate::inventory::DriveName;
 
 /// A volume to serve.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ pub struct Exports {
 
 /// The usual name of the export of a drive or partition.
 pub fn export_name(drive: &Path) -> String {
-    if let (_, Some(name)) = partition::split(drive) {
+    if let (_, Some(name)) = drive_path::split(drive) {
         return name;
     }
     let own = match DriveName::of_path(drive) {

@@ -1,7 +1,7 @@
 //! Volumes of a server beside its engines: each is kept open on its own.
 //!
 //! # Invariants
-//! - SV-VOL-3: a volume that does not open, or stops, leaves the other volumes and the objects served. It is opened again after a
+//! - SV-VOL-4: a volume that does not open, or stops, leaves the other volumes and the objects served. It is opened again after a
 //!   while. (`test_partitions.py`)
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]

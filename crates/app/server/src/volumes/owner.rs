@@ -10,6 +10,7 @@ use shingle_translation::{Options, RecoveryReport, SnapshotView, Volume};
 use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
 
+use crate::drive_path;
 use crate::engines::{device, thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::{self, DriveName};
@@ -148,6 +149,14 @@ async fn own(
         return;
     }
     let core = Rc::new(Core { rt: rt.clone(), volume: volume.clone(), closing: Closing::default() });
+    // A volume that has stopped fails all calls; its next opening goes on from what was durable.
+    let (stopped, watched) = (volume.stopped(), Rc::downgrade(&core));
+    rt.spawn_detached(async move {
+        stopped.await;
+        if let Some(core) = watched.upgrade() {
+            core.closing.begin();
+        }
+    });
     calls.serve(rt, core, |core| &core.closing).await;
     // Nobody may be waiting.
     let _ = end.send(volume.close().await);
@@ -165,8 +174,7 @@ async fn open(rt: &Runtime, drive: &Path, options: Options) -> Result<(Volume, O
     })?;
     tell_of(&called, &report);
     // A file is on a disk of some kind; clients that order their requests do no harm.
-    let rotational =
-        shingle_zoned_linux::describe(&inventory::partition::holder(&node)).is_ok_and(|drive| drive.rotational);
+    let rotational = shingle_zoned_linux::describe(&drive_path::holder(&node)).is_ok_and(|drive| drive.rotational);
     let sector_bytes = volume.sector_bytes();
     Ok((volume, Opened { called, node, rotational, sector_bytes }))
 }

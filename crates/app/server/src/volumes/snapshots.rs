@@ -23,8 +23,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::owner::{Core, SnapshotCore};
+use crate::drive_path::split;
 use crate::error::{Error, ErrorKind, Result};
-use crate::inventory::partition::split;
 
 /// Bytes of a question.
 const QUESTION_BYTES_MAX: u64 = 4096;

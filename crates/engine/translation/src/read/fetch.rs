@@ -5,13 +5,16 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+use shingle_record::PairSliceError;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::{DeviceErrorKind, read_patiently};
 
+use super::plan::Part;
 use super::{Reach, Run};
 use crate::drive::device_error;
 use crate::engine::Engine;
 use crate::map::Extent;
+use crate::payload::Placed;
 use crate::place::Place;
 
 /// Commands of one read that are under way at once.
@@ -62,6 +65,34 @@ impl Engine {
         let data = self.fetch_all(fetches, sectors).await?;
         self.state.borrow_mut().counters.sectors_read += sectors;
         Ok(data)
+    }
+
+    /// As [`read`](Self::read), as pieces that follow each other: the bytes stay where the drive put them.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) async fn read_pieces(
+        self: &Rc<Self>,
+        at: Option<u64>,
+        lba: u64,
+        sectors: u64,
+    ) -> StoreResult<Vec<Bytes>> {
+        let fetches = self.fetches(at, lba, sectors)?;
+        let mut found = Vec::new();
+        let mut reading = stream::iter(fetches).map(|fetch| self.fetch(fetch)).buffer_unordered(DEPTH);
+        while let Some((fetch, raw)) = reading.next().await {
+            found.extend(match self.pieces(&fetch, &raw?) {
+                Ok(pieces) => pieces,
+                Err(_) => {
+                    // It may have been spoilt on the way.
+                    let (fetch, again) = self.fetch(fetch).await;
+                    self.pieces(&fetch, &again?)?
+                }
+            });
+        }
+        drop(reading);
+        self.state.borrow_mut().counters.sectors_read += sectors;
+        Ok(joined(found, self.drive.layout.shape.bytes(sectors) as usize))
     }
 
     /// Reads sectors at a place, which the map may not name any more. The caller has pinned its zone.
@@ -123,17 +154,53 @@ impl Engine {
         (fetch, raw.map_err(device_error))
     }
 
+    /// The parts of a run, verified, where they lie.
+    fn pieces(&self, fetch: &Fetch, raw: &Bytes) -> StoreResult<Placed> {
+        let Fetch { run, epoch, .. } = fetch;
+        let mut found = Vec::new();
+        for part in &run.parts {
+            let place = self.drive.place(run.zone, *epoch, part.pair);
+            let bytes = raw.slice((part.first - run.blocks.start) as usize * BLOCK_SIZE..);
+            let pieces = self.drive.payload.pieces(&part.plan, &bytes, &place, part.at);
+            found.extend(pieces.map_err(|error| spoilt(run, part, &error))?);
+        }
+        Ok(found)
+    }
+
     /// Puts the parts of a run in their places, verified.
     pub(super) fn extract(&self, fetch: &Fetch, raw: &[u8], out: &mut [u8]) -> StoreResult<()> {
         let Fetch { run, epoch, .. } = fetch;
         for part in &run.parts {
             let place = self.drive.place(run.zone, *epoch, part.pair);
             let bytes = raw.get((part.first - run.blocks.start) as usize * BLOCK_SIZE..).unwrap_or_default();
-            self.drive.payload.extract(&part.plan, bytes, &place, &mut out[part.at..]).map_err(|error| {
-                let text = format!("{}, pair at block {}: {error}", run.zone, part.pair);
-                StoreError::new(StoreErrorKind::Corrupt, text)
-            })?;
+            let extracted = self.drive.payload.extract(&part.plan, bytes, &place, &mut out[part.at..]);
+            extracted.map_err(|error| spoilt(run, part, &error))?;
         }
         Ok(())
     }
+}
+
+fn spoilt(run: &Run, part: &Part, error: &PairSliceError) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, format!("{}, pair at block {}: {error}", run.zone, part.pair))
+}
+
+/// Zeros that nothing was read for.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Pieces in order, with zeros between them, for `length` bytes.
+fn joined(mut found: Placed, length: usize) -> Vec<Bytes> {
+    found.sort_unstable_by_key(|(at, _)| *at);
+    let mut pieces = Vec::with_capacity(found.len());
+    let mut done = 0;
+    let fill = |pieces: &mut Vec<Bytes>, from: usize, to: usize| {
+        let each = (from..to).step_by(ZEROS.len());
+        pieces.extend(each.map(|at| Bytes::from_static(&ZEROS[..(to - at).min(ZEROS.len())])));
+    };
+    for (at, piece) in found {
+        fill(&mut pieces, done, at);
+        done = at + piece.len();
+        pieces.push(piece);
+    }
+    fill(&mut pieces, done, length);
+    pieces
 }

@@ -69,6 +69,15 @@ impl BlockStore for SnapshotView {
         .boxed_local()
     }
 
+    fn read_pieces(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, Vec<Bytes>> {
+        let sectors = self.sectors(offset, length);
+        async move {
+            let (lba, sectors) = sectors?;
+            self.engine.read_pieces(Some(self.number), lba, sectors).await
+        }
+        .boxed_local()
+    }
+
     fn write(&self, _: u64, _: Vec<Bytes>, _: Durability) -> LocalStoreFuture<'_, ()> {
         refused()
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba};
 use shingle_runtime::Runtime;
-use shingle_sim::{Medium, Sim, SimDevice};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Medium, Sim, SimDevice, Trigger};
 use shingle_store_api::{BlockStore, Durability, StoreErrorKind, StoreResult};
 use shingle_translation::{FormatOptions, Options, RecoveryReport, Volume};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
@@ -145,5 +145,31 @@ fn rot_of_the_very_last_pair_passes_for_a_tear() {
         let (volume, report) = opened.expect("it opens");
         assert_eq!((report.damaged.len(), report.torn.len()), (0, 1), "{report:?}");
         assert_eq!([byte_of(&volume, 3).await, byte_of(&volume, 5).await], [Ok(2), Ok(0)]);
+    });
+}
+
+/// A failed flush leaves it unknown what is durable: the volume says so, and the next opening finds what was flushed before.
+#[test]
+fn a_failed_flush_stops_the_volume_and_those_who_watch_it_are_told() {
+    Sim::new(1).run(|rt| async move {
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+        let device = SimDevice::new(&rt, &MemoryDevice::new(geometry));
+        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+        Volume::format(&rt, shared.clone(), FormatOptions::default()).await.unwrap();
+        let (volume, _) = Volume::open(&rt, shared, Options::default()).await.unwrap();
+        write(&volume, 0, 4, 1).await;
+        let stopped = rt.spawn(volume.stopped());
+        let mut early = Box::pin(volume.stopped());
+        assert!(futures_util::poll!(&mut early).is_pending(), "it works");
+        device.set_faults(Faults::new(vec![FaultRule {
+            trigger: Trigger::Nth(CommandKind::Flush, 0),
+            fault: Fault::CommandError,
+        }]));
+        assert_eq!(volume.flush().await.unwrap_err().kind, StoreErrorKind::Device);
+        stopped.await.unwrap();
+        volume.stopped().await;
+        assert!(volume.read(0, SECTOR).await.is_ok() && volume.flush().await.is_err());
+        let (_, opened) = opened(&rt, device.kill(), false).await;
+        assert_eq!(byte_of(&opened.unwrap().0, 0).await, Ok(1));
     });
 }

@@ -44,18 +44,14 @@ pub(crate) fn experiment() -> Experiment {
 
 /// Figures of each run.
 const MEASURES: [Measure; 7] = [
-    shown("throughput", "MB/s", Better::Higher),
-    shown("write amplification", "x", Better::Lower),
-    shown("time with copies", "%", Better::Lower),
-    shown("zones won", "", Better::Higher),
-    shown("zones in use, at most", "", Better::Lower),
-    shown("p99.9", "ms", Better::Lower),
-    shown("longest", "ms", Better::Lower),
+    Measure::shown("throughput", "MB/s", Better::Higher),
+    Measure::shown("write amplification", "x", Better::Lower),
+    Measure::shown("time with copies", "%", Better::Lower),
+    Measure::shown("zones won", "", Better::Higher),
+    Measure::shown("zones in use, at most", "", Better::Lower),
+    Measure::shown("p99.9", "ms", Better::Lower),
+    Measure::shown("longest", "ms", Better::Lower),
 ];
-
-const fn shown(name: &'static str, unit: &'static str, better: Better) -> Measure {
-    Measure { name, unit, better, goal: None }
-}
 
 /// The interval in which a run is looked at: one in which a sector was copied counts as one of cleaning.
 const LOOK: Duration = Duration::from_millis(500);

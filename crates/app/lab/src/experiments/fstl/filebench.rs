@@ -39,17 +39,13 @@ pub(crate) fn experiment() -> Experiment {
 
 /// Figures of each run.
 const MEASURES: [Measure; 6] = [
-    shown("throughput", "MB/s", Better::Higher),
-    shown("calls", "1/s", Better::Higher),
-    shown("p50", "ms", Better::Lower),
-    shown("p99", "ms", Better::Lower),
-    shown("longest", "ms", Better::Lower),
-    shown("written to the drive for each byte", "x", Better::Lower),
+    Measure::shown("throughput", "MB/s", Better::Higher),
+    Measure::shown("calls", "1/s", Better::Higher),
+    Measure::shown("p50", "ms", Better::Lower),
+    Measure::shown("p99", "ms", Better::Lower),
+    Measure::shown("longest", "ms", Better::Lower),
+    Measure::shown("written to the drive for each byte", "x", Better::Lower),
 ];
-
-const fn shown(name: &'static str, unit: &'static str, better: Better) -> Measure {
-    Measure { name, unit, better, goal: None }
-}
 
 /// Time between the making of the files and the run, in which everybody tidies up.
 const QUIET: Duration = Duration::from_secs(600);

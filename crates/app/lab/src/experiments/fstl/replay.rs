@@ -45,21 +45,17 @@ pub(crate) fn experiment() -> Experiment {
 
 /// Figures of each replay.
 const MEASURES: [Measure; 10] = [
-    shown("throughput", "MB/s", Better::Higher),
-    shown("requests", "1/s", Better::Higher),
-    shown("p50", "ms", Better::Lower),
-    shown("p99", "ms", Better::Lower),
-    shown("p99.9", "ms", Better::Lower),
-    Measure { goal: Some(1000.0), ..shown("longest", "ms", Better::Lower) },
-    shown("over 1 s", "requests", Better::Lower),
-    shown("reads, p99", "ms", Better::Lower),
-    shown("longest stall", "ms", Better::Lower),
-    shown("write amplification", "x", Better::Lower),
+    Measure::shown("throughput", "MB/s", Better::Higher),
+    Measure::shown("requests", "1/s", Better::Higher),
+    Measure::shown("p50", "ms", Better::Lower),
+    Measure::shown("p99", "ms", Better::Lower),
+    Measure::shown("p99.9", "ms", Better::Lower),
+    Measure { goal: Some(1000.0), ..Measure::shown("longest", "ms", Better::Lower) },
+    Measure::shown("over 1 s", "requests", Better::Lower),
+    Measure::shown("reads, p99", "ms", Better::Lower),
+    Measure::shown("longest stall", "ms", Better::Lower),
+    Measure::shown("write amplification", "x", Better::Lower),
 ];
-
-const fn shown(name: &'static str, unit: &'static str, better: Better) -> Measure {
-    Measure { name, unit, better, goal: None }
-}
 
 /// Bytes of the pieces that are written before a replay.
 const PIECE: u64 = 1 << 20;

@@ -17,7 +17,7 @@ pub fn split(path: &Path) -> (PathBuf, Option<String>) {
 }
 
 /// As [`split`], for any name of a drive.
-pub(super) fn split_text(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_text(text: &str) -> Option<(&str, &str)> {
     text.rsplit_once(MARK).filter(|(drive, name)| !drive.is_empty() && is_name(name))
 }
 
