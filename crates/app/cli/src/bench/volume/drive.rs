@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
+use shingle_base::{BLOCK_SIZE, Blocks, BufferPool, Lba, ZoneId};
 use shingle_zoned::{DeviceFuture, Geometry, MemoryDevice, ZoneInfo, ZoneOp, ZonedDevice};
 
 /// A drive in memory.
@@ -15,14 +15,19 @@ pub(super) struct FlatDrive {
     /// Its zones, without bytes.
     zones: MemoryDevice,
     bytes: RefCell<Vec<u8>>,
+    /// Buffers of reads, used again as those of real drives are.
+    pool: BufferPool,
 }
+
+/// Bytes of buffers that are kept: those of as many requests as the client has under way.
+const POOLED: usize = 64 << 20;
 
 impl FlatDrive {
     pub(super) fn new(geometry: Geometry) -> Self {
         // Not zeros: the kernel gives those without memory behind them.
         let bytes = vec![0xa5; geometry.blocks().bytes() as usize];
         let zones = MemoryDevice::metadata_only(geometry.clone(), |_| 0);
-        Self { geometry, zones, bytes: RefCell::new(bytes) }
+        Self { geometry, zones, bytes: RefCell::new(bytes), pool: BufferPool::new(POOLED) }
     }
 
     fn take(&self, at: Lba, data: &[Bytes]) {
@@ -45,8 +50,10 @@ impl ZonedDevice for FlatDrive {
 
     fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
         Box::pin(async move {
-            let from = at.0 as usize * BLOCK_SIZE;
-            Ok(Bytes::copy_from_slice(&self.bytes.borrow()[from..from + length.bytes() as usize]))
+            let (from, bytes) = (at.0 as usize * BLOCK_SIZE, self.bytes.borrow());
+            let mut buffer = self.pool.take(length.bytes() as usize);
+            buffer.extend_from_slice(&bytes[from..from + length.bytes() as usize]);
+            Ok(self.pool.share(buffer))
         })
     }
 
