@@ -97,6 +97,8 @@ def test_a_server_has_volumes_beside_its_objects(tmp_path, drive):
         f'[[volume]]\ndrive = "{part(drive, "vm2")}"\nname = "second"\n'
         f'[nbd]\nsockets = ["{tmp_path}/nbd.sock"]\n'
     )
+    checked = shingle("serve", "--check", "--config", config, "--data", tmp_path / "data").stdout
+    assert "volume vm1: volume" in checked and "volume second:" in checked and "volume create" in checked, checked
     server = Server(tmp_path / "data", config)
     rng = random.Random(3)
     bodies = {f"key-{number}": rng.randbytes(300_000) for number in range(12)}

@@ -33,6 +33,7 @@ use crate::reports::health::unix_time_s;
 use crate::reports::notify::Manager;
 use crate::reports::ready;
 use crate::reports::status;
+use crate::reports::volumes;
 use crate::signals::{Signals, caught};
 use crate::volumes::Volumes;
 
@@ -292,7 +293,7 @@ async fn tell(manager: &Manager, watched: &Watched) {
     let pause = manager.watchdog().map_or(STATUS_PAUSE, |time| (time / 3).min(STATUS_PAUSE));
     loop {
         let answers = Answers::of(watched).await;
-        manager.status(answers.lines().trim_end());
+        manager.status((answers.lines() + &volumes::lines(&watched.volumes)).trim_end());
         for engine in answers.silent() {
             tracing::error!(
                 engine,

@@ -86,6 +86,9 @@ pub async fn look(runtime: &Runtime, config: &Config) -> Result<Findings> {
     for array in findings.take(config.arrays()).unwrap_or_default() {
         files.extend(look_at_array(runtime, &array, &mut findings).await);
     }
+    for volume in config.exports().map(|exports| exports.volumes).unwrap_or_default() {
+        look_at_volume(runtime, &volume.name, &volume.drive, &mut findings).await;
+    }
     findings.warnings.extend(room::short(files).iter().map(ToString::to_string));
     Ok(findings)
 }
@@ -132,6 +135,25 @@ async fn look_at_drive(
         other => findings.problems.push(format!("{path}: {other}")),
     }
     Some(node)
+}
+
+/// A volume that cannot be served keeps nothing else from being served, so it is a warning.
+async fn look_at_volume(runtime: &Runtime, name: &str, drive: &Path, findings: &mut Findings) {
+    let found = match node_of(runtime, drive).await {
+        Ok(Some(node)) => inventory::at(runtime, &System::host(), &node).await.map_err(|error| error.message),
+        Ok(None) => Err(format!("{}: the drive is not there", drive.display())),
+        Err(why) => Err(why),
+    };
+    match found.map(|found| found.content) {
+        Ok(content @ Content::Volume { .. }) => findings.fine.push(format!("volume {name}: {content}")),
+        Ok(other) => {
+            let advice = "`shingle volume create` makes a volume";
+            findings
+                .warnings
+                .push(format!("volume {name}: {} holds {other}, and no volume: {advice}", drive.display()));
+        }
+        Err(why) => findings.warnings.push(format!("volume {name}: {why}")),
+    }
 }
 
 fn missing(allowed: bool, message: String, findings: &mut Findings) {

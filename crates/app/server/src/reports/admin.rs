@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use super::{metrics, status};
+use super::{metrics, status, volumes};
 use crate::asking;
 use crate::asking::session::{self, Session};
 use crate::reports::answers::{Answers, Watched};
@@ -103,7 +103,8 @@ async fn answer(
     let (status, text) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => {
             let answers = Answers::of(&watched).await;
-            (StatusCode::OK, metrics::render(&watched.gateway, &watched.memory, &answers))
+            let figures = metrics::render(&watched.gateway, &watched.memory, &answers);
+            (StatusCode::OK, figures + &volumes::figures(&watched.volumes))
         }
         (&Method::GET, "/status") if private.is_some() => (StatusCode::OK, status::page(&watched).await),
         (&Method::GET, "/livez") => (StatusCode::OK, "ok\n".to_owned()),
@@ -111,7 +112,8 @@ async fn answer(
         (&Method::GET, "/readyz" | "/healthz") => {
             let answers = Answers::of(&watched).await;
             let status = if answers.all_serve() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            (status, answers.lines())
+            // A volume that is not served is told, and takes no server out: its objects are served.
+            (status, answers.lines() + &volumes::lines(&watched.volumes))
         }
         (&Method::POST, asking::PATH) if private.is_some() => match asking::respond(request.into_body(), watched).await
         {

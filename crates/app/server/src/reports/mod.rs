@@ -10,3 +10,4 @@ pub(crate) mod metrics;
 pub(crate) mod notify;
 pub(crate) mod ready;
 pub(crate) mod status;
+pub(crate) mod volumes;
