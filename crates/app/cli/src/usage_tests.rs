@@ -16,6 +16,8 @@ const VALUES: &[(&str, &str)] = &[
     ("CHUNK", "a chunk's identity"),
     ("BUCKET/KEY", "an object of a server"),
     ("NAME", "an object of an array, an export, or an experiment or benchmark"),
+    ("PARTITION", "a partition of a drive: DRIVE#NAME"),
+    ("NAME=SIZE", "a partition to be made"),
     ("NODE", "the node of a disk that a volume is made to"),
     ("LEVEL", "a level of the log"),
     ("PREFIX", "the beginning of keys or names"),

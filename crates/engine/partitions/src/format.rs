@@ -92,9 +92,10 @@ struct RawPartition {
     active: U32,
     made: U64,
     length: u8,
-    name: [u8; NAME_MAX],
+    name: [u8; 39],
 }
 
+const _: () = assert!(NAME_MAX == 39);
 const ENTRY_BYTES: usize = 64;
 const _: () = assert!(size_of::<RawPartition>() == ENTRY_BYTES);
 

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod config_tests;
+mod nbd;
 mod reading;
 mod validate;
 mod values;
@@ -19,10 +20,10 @@ use shingle_zoned::Geometry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use crate::reports::access_log::Destination;
+pub use nbd::{NbdConfig, VolumeConfig};
 use reading::Read;
 pub use reading::read_toml;
 use values::{interval, maybe_size, size};
-pub use volumes::{NbdConfig, VolumeConfig};
 
 /// A server's configuration.
 #[derive(Clone, Debug, serde::Deserialize)]

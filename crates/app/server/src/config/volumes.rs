@@ -1,50 +1,14 @@
-//! Settings of volumes that a server has beside its objects.
+//! Volumes that a configuration names: what is to be served, and mistakes.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
+use super::nbd::NbdConfig;
 use super::{Config, found_at};
 use crate::inventory::DriveName;
-use crate::volumes::{Exports, Place, TlsFiles, VolumeExport, export_name};
+use crate::volumes::{Exports, Place, TlsFiles, VolumeExport};
 
 /// The port of NBD.
 const PORT: u16 = 10809;
-
-/// A volume.
-#[derive(Clone, Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeConfig {
-    /// Its drive or partition, as [`DriveConfig::path`](super::DriveConfig::path).
-    pub drive: PathBuf,
-    /// The name that clients ask for; that of the partition or drive if not given.
-    name: Option<String>,
-    /// Clients can write nothing.
-    #[serde(default)]
-    pub read_only: bool,
-}
-
-/// Ways to the volumes.
-#[derive(Clone, Debug, Default, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NbdConfig {
-    /// TCP addresses to listen at; 127.0.0.1:10809 if there is no socket either.
-    pub listen: Vec<SocketAddr>,
-    /// Files of Unix sockets to listen at. A relative path is relative to the data directory.
-    pub sockets: Vec<PathBuf>,
-    /// The chain of certificates, in PEM: connections over TCP have to use TLS then.
-    pub tls_cert: Option<PathBuf>,
-    /// The key of the certificate, in PEM.
-    pub tls_key: Option<PathBuf>,
-    /// Authorities of clients' certificates, in PEM: no other client gets in then.
-    pub tls_clients: Option<PathBuf>,
-}
-
-impl VolumeConfig {
-    /// The name that clients ask for.
-    pub fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| export_name(&self.drive))
-    }
-}
 
 impl Config {
     /// The volumes to serve, and the ways to them; `None` if there are none.
