@@ -60,17 +60,34 @@ def missing():
     return None
 
 
-def kernel():
-    """The newest installed kernel that can be read: its version."""
-    number = lambda name: [int(part) for part in re.findall(r"\d+", name)]  # noqa: E731
-    names = [path.name.removeprefix("vmlinuz-") for path in pathlib.Path("/boot").glob("vmlinuz-*")]
-    usable = [name for name in names if _modules(name).joinpath("modules.dep").exists()]
-    usable = [name for name in usable if os.access(f"/boot/vmlinuz-{name}", os.R_OK)]
-    return max(usable, key=number, default=None)
+class Kernel:
+    """A kernel with its modules, installed or only unpacked."""
+
+    def __init__(self, root, version):
+        self.version, self.packed = version, root / "boot" / f"vmlinuz-{version}"
+        self.modules = (root / "lib/modules").resolve() / version
+
+    def usable(self):
+        return self.modules.joinpath("modules.dep").exists() and os.access(self.packed, os.R_OK)
+
+    def at_least(self, *number):
+        return self.numbers()[: len(number)] >= list(number)
+
+    def numbers(self):
+        return [int(part) for part in re.findall(r"\d+", self.version)]
 
 
-def _modules(version):
-    return pathlib.Path("/lib/modules").resolve() / version
+def kernel(root=pathlib.Path("/")):
+    """The newest kernel below `root` that can be read."""
+    names = [path.name.removeprefix("vmlinuz-") for path in (root / "boot").glob("vmlinuz-*")]
+    usable = [found for found in (Kernel(root, name) for name in names) if found.usable()]
+    return max(usable, key=Kernel.numbers, default=None)
+
+
+def kernel_from(*number):
+    """An installed kernel of this version or a newer one; else the one that `scripts/guest-kernel` has downloaded."""
+    candidates = [found for found in (kernel(), kernel(CACHE / "kernel")) if found and found.at_least(*number)]
+    return candidates[0] if candidates else None
 
 
 def _program(name):
@@ -90,10 +107,9 @@ def _unpacked(packed, kind):
     return packed
 
 
-def _image(version):
+def _image(kernel):
     """The kernel for QEMU to enter: unpacked where that is possible, since unpacking itself takes emulation seconds."""
-    packed = pathlib.Path(f"/boot/vmlinuz-{version}")
-    image = CACHE / f"vmlinux-{version}"
+    packed, image = kernel.packed, CACHE / f"vmlinux-{kernel.version}"
     if image.exists() and image.stat().st_mtime >= packed.stat().st_mtime:
         return image
     data = packed.read_bytes()
@@ -118,9 +134,8 @@ def _write(path, data):
     os.replace(file.name, path)
 
 
-def _boot_modules(version):
+def _boot_modules(folder):
     """Files of the modules to load, each after those it needs."""
-    folder = _modules(version)
     needs = {}
     for line in (folder / "modules.dep").read_text().splitlines():
         file, _, rest = line.partition(":")
@@ -136,16 +151,16 @@ def _boot_modules(version):
     return [folder / file for file in files]
 
 
-def _initramfs(version):
+def _initramfs(kernel):
     """A static busybox, the modules that lead to the root, and `guest/init`, as a cpio archive."""
-    archive = CACHE / f"initramfs-{version}.cpio"
-    sources = [HERE / "guest/init", pathlib.Path(__file__), _modules(version) / "modules.dep"]
+    archive = CACHE / f"initramfs-{kernel.version}.cpio"
+    sources = [HERE / "guest/init", pathlib.Path(__file__), kernel.modules / "modules.dep"]
     if archive.exists() and archive.stat().st_mtime >= max(source.stat().st_mtime for source in sources):
         return archive
     entries = [(name, 0o040755, b"") for name in ("bin", "modules", "proc", "sys", "dev", "lower", "upper", "new")]
     entries.append(("bin/busybox", 0o100755, pathlib.Path(_program("busybox")).read_bytes()))
     entries.append(("init", 0o100755, (HERE / "guest/init").read_bytes()))
-    for number, file in enumerate(_boot_modules(version)):
+    for number, file in enumerate(_boot_modules(kernel.modules)):
         kind = file.suffix.removeprefix(".")
         content = _unpacked(file.read_bytes(), kind)
         if content is None:
@@ -243,6 +258,7 @@ class Guest:
         accel=None,
         boot_seconds=BOOT_SECONDS,
         console=None,
+        kernel=None,
     ):
         #: Shared read-write, at the same path inside; the working directory of commands.
         self.scratch = pathlib.Path(scratch).resolve() if scratch else None
@@ -250,6 +266,8 @@ class Guest:
         self.memory_mib, self.cpus, self.seconds, self.accel = memory_mib, cpus, seconds, accel
         self.boot_seconds = boot_seconds
         self.console = console or os.environ.get("SHINGLE_GUEST_CONSOLE")
+        #: The newest installed one, where none is named.
+        self.kernel = kernel
         self.boots = 0
         self._process = self._own = None
         self._said, self._rest = queue.Queue(), b""
@@ -287,15 +305,15 @@ class Guest:
         shutil.rmtree(self._own, ignore_errors=True)
 
     def _command(self, accel):
-        version = kernel()
-        if version is None:
+        own = self.kernel or kernel()
+        if own is None:
             raise GuestError(missing())
         emulated = accel.startswith("tcg")
         parameters = [
             *("console=ttyS0", "panic=-1", "mitigations=off", "nokaslr", "cryptomgr.notests"),
             *(["tsc=reliable"] if emulated else []),
             f"shingle.scratch={self.scratch}",
-            f"shingle.modules={_modules(version)}",
+            f"shingle.modules={own.modules}",
             f"shingle.agent={HERE / 'guest/agent'}",
         ]
         share = "security_model=none,multidevs=remap"
@@ -307,7 +325,7 @@ class Guest:
             # Five-level page tables cost an emulated guest time and serve nothing here.
             *("-cpu", "max,la57=off" if emulated else "host"),
             *("-smp", str(self.cpus), "-m", f"{self.memory_mib}M"),
-            *("-kernel", str(_image(version)), "-initrd", str(_initramfs(version)), "-append", " ".join(parameters)),
+            *("-kernel", str(_image(own)), "-initrd", str(_initramfs(own)), "-append", " ".join(parameters)),
             *("-serial", f"file:{self.console}", "-qmp", f"unix:{self._own}/qmp,server=on,wait=off"),
             *("-device", "virtio-serial-pci", "-chardev", "stdio,id=agent,signal=off"),
             *("-device", "virtserialport,chardev=agent,nr=1"),
@@ -427,5 +445,7 @@ class Guest:
 
 
 if __name__ == "__main__":
-    # Ends in order where guests can run here, else with the reason.
-    sys.exit(missing())
+    # Ends in order where guests can run here, else with the reason. `guest.py 6.6` also asks for a kernel of that version or newer.
+    wanted = [int(part) for part in sys.argv[1].split(".")] if sys.argv[1:] else None
+    lacking = "no kernel of that version is here" if wanted and kernel_from(*wanted) is None else None
+    sys.exit(missing() or lacking)

@@ -40,6 +40,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "drive attach",
+        &[
+            ("shingle drive attach disk.shingle", "prints the node, such as /dev/ublkb0"),
+            ("shingle drive attach disk.shingle --read-only", "to look at it"),
+        ],
+    ),
+    ("drive detach", &[("shingle drive detach /dev/ublkb0", "unmount it first")]),
+    (
         "drive doctor",
         &[
             ("shingle drive doctor", "the machine and its zoned drives"),
@@ -335,11 +343,12 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "volume attach",
         &[
-            ("shingle volume attach disk.shingle", "prints the node, such as /dev/nbd0"),
+            ("shingle volume attach disk.shingle", "prints the node, such as /dev/ublkb0"),
+            ("shingle volume attach disk.shingle --by nbd", "by the kernel's NBD client, such as /dev/nbd0"),
             ("shingle volume attach /dev/sdb --device /dev/nbd3", ""),
         ],
     ),
-    ("volume detach", &[("shingle volume detach /dev/nbd0", "unmount it first")]),
+    ("volume detach", &[("shingle volume detach /dev/ublkb0", "unmount it first")]),
     ("lab list", &[("shingle lab list", "")]),
     (
         "lab run",

@@ -19,6 +19,7 @@ mod failure;
 mod findings;
 mod generate;
 mod identity;
+mod kernel;
 mod lab;
 mod object;
 mod scratch;

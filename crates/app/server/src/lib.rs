@@ -16,6 +16,7 @@ mod asking;
 mod config;
 mod credentials;
 mod data_dir;
+mod disks;
 pub mod drive_path;
 mod engines;
 mod error;
@@ -28,6 +29,7 @@ mod volumes;
 
 pub use asking::{ArrayStanding, Running, Served};
 pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, NbdConfig, Shape, VolumeConfig, read_toml};
+pub use disks::{AttachDrive, attach_drive};
 pub use engines::device::{Look, look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::loss::{GivenUp, Unread};
@@ -38,6 +40,6 @@ pub use reports::health::utc;
 pub use reports::status::ask as ask_status;
 pub use server::{Server, run};
 pub use volumes::{
-    Exports, Place, Served as ServedVolumes, SnapshotLine, SnapshotWish, Stop, TlsFiles, VolumeExport,
-    ask_for_snapshots, export as export_volumes, export_name,
+    AttachVolume, Exports, Place, Served as ServedVolumes, SnapshotLine, SnapshotWish, Stop, TlsFiles, VolumeExport,
+    ask_for_snapshots, attach as attach_volume, export as export_volumes, export_name,
 };

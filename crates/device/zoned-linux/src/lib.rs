@@ -1,9 +1,10 @@
 //! Drives as the Linux kernel has them.
 //!
 //! **Owns** the description of block devices ([`System`], [`Drive`]), the device that uses the zoned ones
-//! ([`KernelDevice`]), and a ring for drives in files. The only crate with unsafe code: its zone commands (`ioctl`),
-//! its ring (`ring`) and the memory that the kernel fills (`buffer`). [`open_drive`] opens any of them. **Knows nothing
-//! of** records or engines.
+//! ([`KernelDevice`]), and a ring for drives in files; and the other way round, disks of the kernel that this process serves
+//! ([`UblkDisk`]). The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`), the memory that the kernel
+//! fills (`buffer`), and the control and queue of disks (`ublk`). [`open_drive`] opens any drive. **Knows nothing of** records
+//! or engines.
 
 use std::io;
 use std::path::Path;
@@ -26,6 +27,7 @@ mod peek;
 #[allow(unsafe_code)]
 mod ring;
 mod signature;
+mod ublk;
 mod zones;
 
 pub use any::{CreateDrive, create_drive, is_node, open_drive};
@@ -36,6 +38,10 @@ pub use drive::{Drive, WriteCache, ZonedModel};
 pub use error::{OpenError, OpenErrorKind};
 pub use file::open_file;
 pub use peek::{Peek, foreign_on_ordinary};
+pub use ublk::{
+    UBLK_TRANSFER_MAX, UBLK_ZONE_BYTES, UblkCommand, UblkDisk, UblkError, UblkErrorKind, UblkRequest, UblkRequests,
+    UblkShape, UblkZones, ublk_check, ublk_stop, ublk_zone,
+};
 
 /// All drives of this machine: [`System::discover`].
 ///

@@ -119,7 +119,7 @@ pub(crate) fn encode(partitions: &[Partition]) -> Vec<u8> {
 
 /// The table of a drive whose zones for partitions are `data`. `None` for bytes that no table has.
 pub(crate) fn decode(bytes: &[u8], data: &Range<u32>) -> Option<Vec<Partition>> {
-    if bytes.len() % ENTRY_BYTES != 0 || bytes.len() / ENTRY_BYTES > PARTITIONS_MAX {
+    if !bytes.len().is_multiple_of(ENTRY_BYTES) || bytes.len() / ENTRY_BYTES > PARTITIONS_MAX {
         return None;
     }
     let found: Option<Vec<Partition>> = bytes.chunks_exact(ENTRY_BYTES).map(entry).collect();

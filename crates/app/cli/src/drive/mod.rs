@@ -1,5 +1,6 @@
 //! `shingle drive`: making drives and looking after them. Verbs and abbreviations follow blkzone.
 
+mod attach;
 mod create;
 mod doctor;
 mod identify;
@@ -25,6 +26,10 @@ pub(crate) enum Drive {
     Identify(identify::Identify),
     /// Make an emulated drive in a sparse file: `shingle drive create disk.shingle --size 20TB`
     Create(create::Create),
+    /// Make a zoned disk of this machine of an emulated drive, until a signal: `shingle drive attach disk.shingle`
+    Attach(attach::Attach),
+    /// Take such a disk away: `shingle drive detach /dev/ublkb0`
+    Detach(attach::Detach),
     /// Find settings of the machine and its drives to change, and say why: `shingle drive doctor`
     Doctor(doctor::Doctor),
     /// Divide a drive into partitions: `shingle drive partition add disk.shingle store=40GiB vm1=max`
@@ -59,6 +64,8 @@ impl Drive {
             Self::Ls(ls) => shingle_runtime::real::run(|rt| ls.run(rt))?,
             Self::Identify(identify) => shingle_runtime::real::run(|rt| identify.run(rt))?,
             Self::Create(create) => create.run(),
+            Self::Attach(attach) => attach.run(),
+            Self::Detach(detach) => detach.run(),
             Self::Doctor(doctor) => shingle_runtime::real::run(|rt| doctor.run(rt))?,
             Self::Partition(partition) => partition.run(),
             Self::Report(report) => shingle_runtime::real::run(|rt| report.run(rt))?,

@@ -1,25 +1,27 @@
 //! `shingle volume attach|detach`: a volume as a disk of this machine.
 //!
-//! The kernel's NBD client makes `/dev/nbdN` of it. If the kernel has no such client, nbdfuse shows the export as a file, and a loop
-//! device makes a disk of the file.
+//! The kernel's ublk driver makes `/dev/ublkbN` of it, without a socket in between. If the kernel has none, its NBD client makes
+//! `/dev/nbdN`. If it has no such client either, nbdfuse shows the export as a file, and a loop device makes a disk of the file.
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use shingle_server::{Place, ServedVolumes, Stop, VolumeExport, export_name, export_volumes};
-use shingle_zoned_linux::System;
+use clap::{Args, ValueEnum};
+use shingle_server::{Place, ServedVolumes, Stop, VolumeExport, attach_volume, export_name, export_volumes};
+use shingle_zoned_linux::ublk_check;
 
 use super::disk::{Disk, by_client, by_fuse, detach, free_node};
 use super::export::{Manner, failure};
 use crate::failure::{Failure, Outcome};
+use crate::kernel::{is_ublk, load_ublk, refuse_used, stop_ublk};
 use crate::scratch::Scratch;
 
 const LONG: &str = "\
-Serves the volume on a socket of its own, makes a disk of it, prints the disk's node, and stays until a signal, or until \
-`shingle volume detach` takes the disk away. Needs root. Unmount file systems on it first.
+Makes a disk of the volume, prints the disk's node, and serves it until a signal, or until `shingle volume detach` takes the disk \
+away. Needs root. Unmount file systems on it first.
 
-The disk is that of the kernel's NBD client (its module nbd, and the program nbd-client). Where the kernel has none, it is a loop \
-device over a file that nbdfuse shows.";
+The disk is that of the kernel's ublk driver (its module ublk_drv, Linux 6.5 and newer). Where the kernel has none, and for --device \
+and --record, the volume is served on a socket of its own, and the disk is that of the kernel's NBD client (its module nbd, and the \
+program nbd-client), or else a loop device over a file that nbdfuse shows.";
 
 /// Makes a disk of a volume.
 #[derive(Args)]
@@ -28,7 +30,10 @@ pub(crate) struct Attach {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
-    /// The node to use, such as /dev/nbd1 [default: the first one that is free].
+    /// The way to the disk [default: ublk if the kernel has it].
+    #[arg(long, value_name = "WAY")]
+    by: Option<Way>,
+    /// The node of NBD to use, such as /dev/nbd1 [default: the first one that is free].
     #[arg(long, value_name = "NODE")]
     device: Option<PathBuf>,
     /// A block trace of what the kernel asks for, in a new file [default: none].
@@ -36,6 +41,15 @@ pub(crate) struct Attach {
     record: Option<PathBuf>,
     #[command(flatten)]
     manner: Manner,
+}
+
+/// A way to a disk.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// The kernel's ublk driver.
+    Ublk,
+    /// The kernel's NBD client, or nbdfuse and a loop device.
+    Nbd,
 }
 
 /// Takes a disk away.
@@ -55,6 +69,36 @@ enum Maker {
 
 impl Attach {
     pub(crate) fn run(self) -> Outcome {
+        match self.way()? {
+            Way::Ublk => {
+                let wanted = self.manner.attached(self.drive);
+                attach_volume(wanted, |node| say!("{}", node.display())).map_err(failure)
+            }
+            Way::Nbd => self.by_nbd(),
+        }
+    }
+
+    /// The way that was asked for, or the best one that this machine has.
+    fn way(&self) -> Outcome<Way> {
+        let for_nbd = self.device.is_some() || self.record.is_some();
+        match self.by {
+            Some(Way::Ublk) if for_nbd => {
+                Err(Failure::new("--device and --record are for a disk by NBD: leave `--by ublk` out"))
+            }
+            Some(Way::Nbd) => Ok(Way::Nbd),
+            None if for_nbd => Ok(Way::Nbd),
+            asked => {
+                load_ublk();
+                match ublk_check(false) {
+                    // Everything else goes wrong by the other way, too, and is said.
+                    Err(error) if asked.is_none() && error.is_lack() => Ok(Way::Nbd),
+                    _ => Ok(Way::Ublk),
+                }
+            }
+        }
+    }
+
+    fn by_nbd(self) -> Outcome {
         let scratch = Scratch::new(Path::new("/run"))?;
         let (socket, name) = (scratch.0.join("nbd.sock"), export_name(&self.drive));
         let volumes =
@@ -113,13 +157,9 @@ fn has(program: &str) -> bool {
 
 impl Detach {
     pub(crate) fn run(self) -> Outcome {
-        let node = self.device.display();
-        if let Ok(drive) = System::host().describe(&self.device)
-            && drive.in_use()
-        {
-            let mounts: Vec<_> = drive.mounts.iter().map(|at| at.display().to_string()).collect();
-            let place = if mounts.is_empty() { "another device".to_owned() } else { mounts.join(", ") };
-            return Err(Failure::new(format!("{node} is in use ({place}): unmount it first")));
+        refuse_used(&self.device)?;
+        if is_ublk(&self.device) {
+            return stop_ublk(&self.device);
         }
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         executor.block_on(detach(&self.device))

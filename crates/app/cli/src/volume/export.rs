@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use shingle_server::{
-    Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, export_name, export_volumes,
+    AttachVolume, Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, export_name,
+    export_volumes,
 };
 
 use crate::failure::{Failure, Outcome, status};
@@ -109,6 +110,11 @@ impl Manner {
         let read_only = self.read_only;
         let volumes = volumes.into_iter().map(|volume| VolumeExport { read_only, ..volume }).collect();
         Exports { volumes, places, tls, accept_loss: self.accept_loss, log: self.log }
+    }
+
+    /// A volume that is a disk of the kernel.
+    pub(super) fn attached(self, drive: PathBuf) -> AttachVolume {
+        AttachVolume { drive, read_only: self.read_only, accept_loss: self.accept_loss, log: self.log }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 28] = [
+const PREFIXES: [(&str, &str); 29] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -30,6 +30,7 @@ const PREFIXES: [(&str, &str); 28] = [
     ("crates/foundation/runtime", "RT"),
     ("crates/foundation/store-api", "API"),
     ("crates/frontend/nbd-server", "NBD"),
+    ("crates/frontend/ublk-server", "UB"),
     ("crates/frontend/s3-gateway", "GW"),
     ("crates/store/array-objects", "AO"),
     ("crates/store/buckets", "BK"),

@@ -1,4 +1,5 @@
-//! Volumes over NBD: each on a thread of its own with its drive, all of them behind one front end on tokio's threads.
+//! Volumes over NBD: each on a thread of its own with its drive, all of them behind one front end on tokio's threads. A volume can
+//! also be a disk of the kernel by ublk, on its owner's thread alone.
 //!
 //! # Invariants
 //! - SV-VOL-1: an orderly end takes no more requests, answers those under way, and then closes each volume, so that its next opening
@@ -6,6 +7,7 @@
 //! - SV-VOL-2: clients get in only once all volumes are open and all places are listened at; if one of them fails, the others are
 //!   closed, and nothing was served.
 
+mod disk;
 mod exports;
 mod kept;
 mod owner;
@@ -13,9 +15,12 @@ mod place;
 mod serving;
 mod snapshots;
 
+use std::path::Path;
+
 use crate::error::Result;
 use crate::server::start_log;
 
+pub use disk::AttachVolume;
 pub use exports::{Exports, TlsFiles, VolumeExport, export_name};
 pub(crate) use kept::{Standing, Volumes};
 pub use place::Place;
@@ -34,4 +39,13 @@ where
 {
     start_log(&exports.log)?;
     serving::run(exports, ready)
+}
+
+/// Serves a volume as a disk of the kernel by ublk, until a signal or until the disk is taken away. `ready` is called with its node.
+///
+/// # Errors
+/// `System` where the kernel has no ublk or refuses; the others as those of [`export`].
+pub fn attach(wanted: AttachVolume, ready: impl FnOnce(&Path)) -> Result<()> {
+    start_log(&wanted.log)?;
+    disk::run(wanted, ready)
 }

@@ -44,6 +44,10 @@ impl Core {
         &self.volume
     }
 
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.rt
+    }
+
     pub(super) fn volume(&self) -> &Volume {
         &self.volume
     }

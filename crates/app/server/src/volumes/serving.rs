@@ -22,7 +22,7 @@ use crate::reports::notify::Manager;
 use crate::signals::Signals;
 
 /// Longest time for an orderly end: requests under way, and a checkpoint of the largest map.
-const STOP_PATIENCE: Duration = Duration::from_mins(5);
+pub(super) const STOP_PATIENCE: Duration = Duration::from_mins(5);
 /// Pause between two signs of life to the service manager, and two looks for owners that are gone.
 const LIFE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -207,7 +207,7 @@ pub(super) fn uri(place: &Place, name: &str, with_tls: bool) -> String {
 }
 
 /// Tells the service manager again and again that the front end lives. Completes if an owner is gone: another start may help.
-async fn live(manager: &Manager, desks: &[Desk<Core>]) {
+pub(super) async fn live(manager: &Manager, desks: &[Desk<Core>]) {
     while !desks.iter().any(Desk::is_closed) {
         manager.alive();
         tokio::time::sleep(LIFE_PAUSE).await;
