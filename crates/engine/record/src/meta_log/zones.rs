@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use shingle_base::Blocks;
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneOp, ZoneState};
+use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneOp, ZoneState, report_patiently};
 
 use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{LINK_BLOCKS, Link};
@@ -292,7 +292,9 @@ impl LogInner {
     /// Gives a zone's open (and active) resource back to the drive. Failure costs only that resource.
     async fn release(&self, slot: usize) {
         let active = self.dev.geometry().active_zones_max.is_some();
-        let Some(info) = self.info(slot).await else { return };
+        // Asked patiently: engines count on the drive's limits.
+        let report = report_patiently(&self.dev, self.zone(slot), 1).await.ok();
+        let Some(info) = report.and_then(|report| report.first().copied()) else { return };
         if active && info.state.is_active() {
             let _ = self.dev.manage(info.zone, ZoneOp::Finish).await;
         } else if info.state.is_open() {
