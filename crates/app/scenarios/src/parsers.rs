@@ -13,6 +13,7 @@ use shingle_record::{
     Superblock, extract, judge_pair, parse_journal, read_zone_head,
 };
 use shingle_translation::parse as volume_parse;
+use shingle_zone_files::parse as files_parse;
 use shingle_zoned::parse_file_device;
 
 /// A parser by name.
@@ -42,6 +43,8 @@ pub const ALL: [Parser; 34] = [
     ("volume_superblock", volume_parse::superblock),
     ("volume_journal_entry", volume_parse::journal_entry),
     ("volume_checkpoint_part", volume_parse::checkpoint_part),
+    ("files_superblock", files_parse::superblock),
+    ("files_operations", files_parse::operations),
     ("file_device", file_device),
     ("array_superblock", array_parse::superblock),
     ("array_superblock_chain", array_parse::superblock_chain),

@@ -20,6 +20,7 @@ use shingle_sim::clients::{bytes_of, commit, put};
 use shingle_sim::{Sim, SimDevice};
 use shingle_store_api::{BlockStore, Durability, ObjectStore};
 use shingle_translation::Volume;
+use shingle_zone_files::{CreateOptions, FileKind, ZoneFiles};
 use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
 
 fn geometry() -> Geometry {
@@ -30,7 +31,7 @@ fn geometry() -> Geometry {
 pub(crate) fn all() -> Vec<Vec<u8>> {
     let mut found = hand_made();
     let (media, buffer) = array();
-    for medium in media.iter().chain([&chunk_store(), &volume(), &partitions()]) {
+    for medium in media.iter().chain([&chunk_store(), &volume(), &partitions(), &files()]) {
         harvest(medium, &mut found);
     }
     found.push(buffer);
@@ -95,6 +96,33 @@ fn volume() -> MemoryDevice {
         }
         volume.remove_snapshot("round-0").await.unwrap();
         volume.resize(volume.size_bytes() / 2).await.unwrap();
+        device.image()
+    })
+}
+
+/// A drive with files: names that came and went, logs and tables, a checkpoint.
+fn files() -> MemoryDevice {
+    Sim::new(5).run(|rt| async move {
+        let device = SimDevice::new(&rt, &MemoryDevice::new(geometry()));
+        ZoneFiles::format(&rt, Rc::new(device.clone()), Default::default()).await.unwrap();
+        let (files, _) = ZoneFiles::open(&rt, Rc::new(device.clone()), Default::default()).await.unwrap();
+        files.make_dir("db").await.unwrap();
+        for number in 0..20 {
+            let kind = if number % 2 == 0 { FileKind::Wal } else { FileKind::Sst };
+            let path = format!("db/{number}");
+            let file = files.create(&path, CreateOptions { kind, ..Default::default() }).await.unwrap();
+            for at in 0..3 {
+                file.append(vec![bytes_of(at, 3000)]).await.unwrap();
+                file.sync().await.unwrap();
+            }
+            file.truncate(8000).await.unwrap();
+            files.link(&path, &format!("l{number}")).await.unwrap();
+            files.rename(&path, &format!("db/r{}", number / 2)).await.unwrap();
+            files.remove(&format!("l{number}")).await.unwrap();
+            if number == 12 {
+                files.checkpoint().await.unwrap();
+            }
+        }
         device.image()
     })
 }

@@ -23,6 +23,7 @@ const PREFIXES: [(&str, &str); 29] = [
     ("crates/engine/partitions", "PT"),
     ("crates/engine/record", "RC"),
     ("crates/engine/translation", "TL"),
+    ("crates/engine/zone-files", "ZF"),
     ("crates/engine/zone-kit", "ZK"),
     ("crates/foundation/base", "BS"),
     ("crates/foundation/block-trace", "BT"),

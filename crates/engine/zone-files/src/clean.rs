@@ -1,0 +1,234 @@
+//! Cleaning: what lives in a zone is copied elsewhere, so that the zone can be reset. (Section 5.7 of the dissertation, for files.)
+//!
+//! # Invariants
+//! - ZF-CLEAN-1: a file gets the copies only if it still has the extent that was copied, and once they are durable; its old blocks become
+//!   free once the journal says so durably.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_base::ZoneId;
+
+use crate::config::FileKind;
+use crate::engine::{After, Engine};
+use crate::error::{FilesErrorKind, FilesResult};
+use crate::extent::{Extent, Extents};
+use crate::format::Op;
+use crate::read::Pin;
+use crate::state::State;
+use crate::write::{COPIES, Copying, Piece, Target};
+use crate::zones::{Status, Zone};
+
+/// Bytes that are copied before the journal hears of them.
+const BATCH_BYTES: u64 = 16 << 20;
+
+/// An extent that is copied.
+struct Moved {
+    serial: u64,
+    from: Extent,
+    copies: Rc<Copying>,
+}
+
+impl Engine {
+    /// The zone to be emptied next, if one has to be: that which wins most for the copies that it costs, and which has rested longest. Zones
+    /// that can be written no more are emptied as soon as there is room.
+    pub(crate) fn victim(&self) -> Option<ZoneId> {
+        let state = self.state.borrow();
+        let free = state.zones.free();
+        let closed = || {
+            state
+                .zones
+                .iter()
+                .filter(|(_, zone)| zone.status == Status::Closed && !zone.stuck && !zone.tried && zone.live > 0)
+        };
+        if free > self.options.low_water
+            && let Some((zone, _)) = closed().find(|(_, zone)| zone.broken)
+        {
+            return Some(zone);
+        }
+        let waits = state.lanes.all.iter().any(|lane| lane.waits);
+        if free >= self.options.low_water && !waits {
+            return None;
+        }
+        let blocks = u64::from(self.drive.layout.zone_blocks);
+        // Records cut at the ends of zones may take a block more each. Without need, little garbage is left to grow.
+        let least = if waits { 2 } else { blocks / 8 };
+        let gain = |zone: &Zone| blocks.saturating_sub(zone.live + least);
+        let score = |zone: &Zone| {
+            let age = state.opened.saturating_sub(zone.order) + 1;
+            let age = if waits { 1 } else { age };
+            gain(zone).saturating_mul(1024).saturating_mul(age) / (zone.live + 1)
+        };
+        let worth = closed().filter(|(_, zone)| !zone.broken && gain(zone) > 0);
+        worth.max_by_key(|(_, zone)| score(zone)).map(|(zone, _)| zone)
+    }
+
+    /// Copies all that lives in a zone elsewhere.
+    pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> FilesResult<()> {
+        let pin = Pin::new(self, victim);
+        let (mut unreadable, mut no_room, mut given) = (false, false, 0);
+        let mut batch: Vec<Moved> = Vec::new();
+        let mut batched = 0;
+        for (serial, extent) in self.extents_in(victim) {
+            match self.copy(serial, extent).await {
+                Ok(Some(moved)) => {
+                    batched += extent.length;
+                    batch.push(moved);
+                }
+                Ok(None) => {}
+                Err(error) if error.kind == FilesErrorKind::Unavailable => return Err(error),
+                Err(error) if error.kind == FilesErrorKind::NoSpace => {
+                    no_room = true;
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%victim, %error, "some bytes cannot be copied out of a zone");
+                    unreadable = true;
+                }
+            }
+            if batched >= BATCH_BYTES {
+                given += self.give(std::mem::take(&mut batch)).await?;
+                batched = 0;
+            }
+        }
+        given += self.give(batch).await?;
+        drop(pin);
+        let mut state = self.state.borrow_mut();
+        state.emptied = true;
+        state.counters.cleaned += u64::from(!unreadable && !no_room);
+        if let Some(entry) = state.zones.get_mut(victim) {
+            entry.stuck |= unreadable;
+            // Nothing moved: entries that are on their way free its blocks, or nobody can.
+            entry.tried |= no_room || given == 0;
+        }
+        Ok(())
+    }
+
+    /// Extents of files in a zone.
+    fn extents_in(&self, zone: ZoneId) -> Vec<(u64, Extent)> {
+        let state = self.state.borrow();
+        let of = |(serial, node): (u64, &crate::tree::Node)| {
+            let extents = node.extents.iter().filter(|extent| extent.zone == zone);
+            extents.map(|extent| (serial, *extent)).collect::<Vec<_>>()
+        };
+        state.tree.files().flat_map(of).collect()
+    }
+
+    /// Copies an extent. `None` if its file has it no more.
+    async fn copy(self: &Rc<Self>, serial: u64, from: Extent) -> FilesResult<Option<Moved>> {
+        let copies = Rc::new(Copying::default());
+        copies.left.set(from.length);
+        let most = u64::from(self.drive.layout.record_bytes);
+        let mut at = from.offset;
+        while at < from.end() {
+            let has = self.state.borrow().tree.file(serial).is_some_and(|node| node.extents.has(&from));
+            if !has {
+                self.discard(&copies);
+                return Ok(None);
+            }
+            let end = from.end().min(at + most);
+            let part = match self.read_range(serial, from, at, end).await {
+                Ok(part) => Bytes::from(part),
+                Err(error) => {
+                    self.finish(&copies, at - from.offset).await;
+                    self.discard(&copies);
+                    return Err(error);
+                }
+            };
+            let target = Target::Copy(copies.clone());
+            self.enqueue(COPIES, Piece { serial, offset: at, length: end - at, data: vec![part], target });
+            at = end;
+        }
+        self.finish(&copies, from.length).await;
+        let failed = copies.failed.borrow().clone();
+        if let Some(error) = failed {
+            self.discard(&copies);
+            return Err(error);
+        }
+        Ok(Some(Moved { serial, from, copies }))
+    }
+
+    /// Waits until the first `sent` bytes of copies are written, or have failed.
+    async fn finish(&self, copies: &Copying, sent: u64) {
+        loop {
+            let ended = copies.ended.notified();
+            let placed: u64 = copies.placed.borrow().iter().map(|extent| extent.length).sum();
+            if placed >= sent || copies.failed.borrow().is_some() || self.state.borrow().stopped.is_some() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Nobody needs these copies.
+    fn discard(&self, copies: &Copying) {
+        let placed = std::mem::take(&mut *copies.placed.borrow_mut());
+        self.state.borrow_mut().free(placed.iter().map(|extent| (extent.zone, extent.blocks())));
+    }
+
+    /// Gives copies to their files (ZF-CLEAN-1). Returns the number of those that still needed them.
+    async fn give(self: &Rc<Self>, moved: Vec<Moved>) -> FilesResult<u64> {
+        if moved.is_empty() {
+            return Ok(0);
+        }
+        // Of bytes that the journal does not know yet it may be told those that the flush makes durable.
+        let sizes: BTreeMap<u64, u64> = {
+            let state = self.state.borrow();
+            let size = |moved: &Moved| {
+                let node = state.tree.file(moved.serial);
+                (moved.serial, node.map_or(0, |node| node.extents.size()))
+            };
+            moved.iter().map(size).collect()
+        };
+        self.flush().await?;
+        let (mut last, mut count) = (0, 0);
+        for Moved { serial, from, copies } in moved {
+            self.journal_room().await?;
+            let (ops, after) = {
+                let mut state = self.state.borrow_mut();
+                let State { tree, extents, .. } = &mut *state;
+                let placed = copies.placed.take();
+                let merged = Extents::merged(&placed);
+                let given = tree.file_mut(serial).is_some_and(|node| node.extents.replace(&from, &merged));
+                if !given {
+                    state.free(placed.iter().map(|extent| (extent.zone, extent.blocks())));
+                    continue;
+                }
+                count += 1;
+                *extents = *extents + merged.len() as u64 - 1;
+                let known = sizes.get(&serial).copied().unwrap_or(0);
+                let node = state.tree.file(serial).map(|node| (node.kind, node.links, node.modified));
+                let Some((kind, links, time)) = node else { continue };
+                let told = match state.active.get(&serial) {
+                    Some(active) if kind != FileKind::Wal => active.journaled,
+                    _ => u64::MAX,
+                };
+                let mut ops = Vec::new();
+                if told > from.offset && links > 0 {
+                    // Few, as copies follow each other; and in one operation, as their records end where the old ones do not.
+                    ops.push(Op::Place { serial, time, extents: merged.clone() });
+                    if told < from.end() {
+                        state.active_mut(serial).journaled = from.end();
+                    }
+                }
+                // Bytes before it come with it, so that the journal has no gap.
+                if told < from.end() {
+                    ops.extend(state.tell(serial, known));
+                }
+                (ops, After { freed: vec![(from.zone, from.blocks())], unlinked: None })
+            };
+            let Some((final_op, earlier)) = ops.split_last() else {
+                // A file without a name, of which the journal tells nothing.
+                self.state.borrow_mut().free(after.freed);
+                continue;
+            };
+            for op in earlier {
+                self.journal(std::slice::from_ref(op), After::default());
+            }
+            last = self.journal(std::slice::from_ref(final_op), after);
+        }
+        self.journaled(last).await?;
+        Ok(count)
+    }
+}

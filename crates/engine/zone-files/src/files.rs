@@ -1,0 +1,328 @@
+//! Files on a zoned drive: the store as a whole.
+
+use std::rc::Rc;
+
+use shingle_base::{Blocks, StoreId, ZoneId};
+use shingle_record::{MetaLog, SequenceSource, SuperblockError, read_superblock, write_superblock};
+use shingle_runtime::{Runtime, UnixTime};
+use shingle_zoned::{ZoneOp, ZonedDevice, report_patiently};
+
+use crate::config::{CreateOptions, FormatOptions, Options};
+use crate::drive::log_config;
+use crate::engine::Engine;
+use crate::error::{FilesError, FilesErrorKind, FilesResult, shown};
+use crate::format::{ENGINE, VERSION};
+use crate::handle::{File, FileInfo};
+use crate::identity::{Identity, identity};
+use crate::layout::Layout;
+use crate::names::Place;
+use crate::recovery::{RecoveryReport, find};
+use crate::stats::FilesStats;
+use crate::tree::Child;
+use crate::zones::Status;
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name.
+    pub name: String,
+    /// The file; `None` for a directory.
+    pub file: Option<FileInfo>,
+}
+
+/// A lock on a path, until it is dropped. It lives in memory: the drive has one owner.
+pub struct FileLock {
+    engine: Rc<Engine>,
+    path: String,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        self.engine.state.borrow_mut().locks.remove(&self.path);
+    }
+}
+
+/// Files on a zoned drive. A cheap handle; stays on the thread of its runtime.
+///
+/// Changes of names are durable when their calls return.
+#[derive(Clone)]
+pub struct ZoneFiles {
+    engine: Rc<Engine>,
+}
+
+impl ZoneFiles {
+    /// Makes an empty store of files on a drive. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive is too small, or holds a store or data and `force` is not given; `Device`.
+    pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: FormatOptions) -> FilesResult<StoreId> {
+        let geometry = dev.geometry().clone();
+        let (layout, block) = Layout::choose(&geometry, &options)?;
+        if !options.force {
+            refuse_used(&dev, &layout).await?;
+        }
+        let op = if geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
+        let infos = report_patiently(&dev, ZoneId(0), geometry.zone_count).await?;
+        for info in infos.into_iter().filter(|info| info.state.is_active() && layout.is_data(info.zone)) {
+            dev.manage(info.zone, op).await?;
+        }
+        let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
+        let superblock = shingle_record::Superblock {
+            store,
+            engine: ENGINE,
+            version: VERSION,
+            formatted: rt.unix_time(),
+            payload: block.encode().into(),
+        };
+        let log = MetaLog::format(rt, &dev, log_config(store, &layout, 1), SequenceSource::default()).await?;
+        if log.needs_checkpoint() {
+            let text = "too few of the zones for metadata can be written to; format with more of them";
+            return Err(FilesError::new(FilesErrorKind::Device, text));
+        }
+        // Last, so that a format that was cut short leaves no store.
+        write_superblock(&dev, layout.superzone, &superblock).await?;
+        if geometry.active_zones_max.is_some() {
+            dev.manage(layout.superzone, ZoneOp::Finish).await?;
+        }
+        Ok(store)
+    }
+
+    /// Opens the files on a drive, and starts their background work.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive holds no files, or those of another version; `Corrupt` or `Unavailable` if metadata are damaged or
+    /// cannot be read, or the end of a log; `Device`.
+    pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> FilesResult<(Self, RecoveryReport)> {
+        let (engine, report) = find(rt, dev, options).await?.start().await?;
+        Ok((Self { engine }, report))
+    }
+
+    /// Opens the files for reading alone: changes are refused, and nothing is written to the drive.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn examine(
+        rt: &Runtime,
+        dev: Rc<dyn ZonedDevice>,
+        options: Options,
+    ) -> FilesResult<(Self, RecoveryReport)> {
+        let (engine, report) = find(rt, dev, options).await?.examined();
+        Ok((Self { engine }, report))
+    }
+
+    /// Identity of the store of files on a drive, from its superblock alone.
+    ///
+    /// # Errors
+    /// `Invalid` if the drive holds no files, or those of another version; `Corrupt`, `Device`.
+    pub async fn identify(dev: &Rc<dyn ZonedDevice>) -> FilesResult<StoreId> {
+        let Identity { store, .. } = identity(dev).await?;
+        Ok(store)
+    }
+
+    pub(crate) fn engine(&self) -> &Rc<Engine> {
+        &self.engine
+    }
+
+    /// Makes an empty file, in place of one that has the name. Its name is durable when the call returns.
+    ///
+    /// # Errors
+    /// `NotFound` without its directory, `Exists` if the name is taken and the file was to be new, `IsDirectory`, `NoSpace`, `Invalid`.
+    pub async fn create(&self, path: &str, options: CreateOptions) -> FilesResult<File> {
+        self.create_at(Place::Path(path), &options).await
+    }
+
+    pub(crate) async fn create_at(&self, at: Place<'_>, options: &CreateOptions) -> FilesResult<File> {
+        let (serial, entry) = self.engine.create(at, options).await?;
+        // From here on the handle lets go of it, also if the call is given up.
+        let file = File::new(self.engine.clone(), serial);
+        self.engine.journaled(entry).await?;
+        Ok(file)
+    }
+
+    /// Opens a file, to be read and appended to.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotDirectory`.
+    pub fn open_file(&self, path: &str) -> FilesResult<File> {
+        self.open_at(Place::Path(path))
+    }
+
+    pub(crate) fn open_at(&self, at: Place<'_>) -> FilesResult<File> {
+        let mut state = self.engine.state.borrow_mut();
+        state.running()?;
+        let serial = at.file(&state.tree)?;
+        state.active_mut(serial).opens += 1;
+        Ok(File::new(self.engine.clone(), serial))
+    }
+
+    /// Removes a file's name, durably. The file goes with its last name and its last handle.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotDirectory`.
+    pub async fn remove(&self, path: &str) -> FilesResult<()> {
+        self.engine.unlink(Place::Path(path)).await
+    }
+
+    /// Gives a file or directory another name, durably. A file or empty directory that has it is removed in the same step.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotDirectory`, `NotEmpty`; `Invalid` for a directory that would be below itself.
+    pub async fn rename(&self, from: &str, to: &str) -> FilesResult<()> {
+        self.engine.rename(Place::Path(from), Place::Path(to)).await
+    }
+
+    /// Gives a file one more name, durably.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `IsDirectory`, `NotDirectory`, `NoSpace`.
+    pub async fn link(&self, from: &str, to: &str) -> FilesResult<()> {
+        self.engine.link(from, to).await
+    }
+
+    /// Makes a directory, durably.
+    ///
+    /// # Errors
+    /// `NotFound` without the directory above, `Exists`, `NotDirectory`, `NoSpace`.
+    pub async fn make_dir(&self, path: &str) -> FilesResult<()> {
+        self.engine.make_dir(path).await
+    }
+
+    /// Removes an empty directory, durably.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotEmpty`, `NotDirectory`.
+    pub async fn remove_dir(&self, path: &str) -> FilesResult<()> {
+        self.engine.remove_dir(path).await
+    }
+
+    /// Makes a directory durable, with all its names: they are already. For callers that think in other file systems.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`; `Unavailable` once the files have stopped.
+    pub fn sync_dir(&self, path: &str) -> FilesResult<()> {
+        self.engine.state.borrow().running()?;
+        self.list(path).map(drop)
+    }
+
+    /// Entries of a directory, by name.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`.
+    pub fn list(&self, path: &str) -> FilesResult<Vec<DirEntry>> {
+        let entries: Vec<(String, Child)> = {
+            let state = self.engine.state.borrow();
+            let Child::Dir(dir) = state.tree.find(path)? else {
+                let text = format!("`{}` is a file, not a directory", shown(path));
+                return Err(FilesError::new(FilesErrorKind::NotDirectory, text));
+            };
+            let entries = state.tree.dir(dir).into_iter().flat_map(|dir| &dir.entries);
+            entries.map(|(name, child)| (name.clone(), *child)).collect()
+        };
+        let entry = |(name, child)| match child {
+            Child::Dir(_) => DirEntry { name, file: None },
+            Child::File(serial) => DirEntry { name, file: self.engine.info(serial) },
+        };
+        Ok(entries.into_iter().map(entry).collect())
+    }
+
+    /// A file or directory by its path. `None` for a directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`.
+    pub fn stat(&self, path: &str) -> FilesResult<Option<FileInfo>> {
+        let found = self.engine.state.borrow().tree.find(path)?;
+        match found {
+            Child::Dir(_) => Ok(None),
+            Child::File(serial) => Ok(self.engine.info(serial)),
+        }
+    }
+
+    /// Sets the time of a file's last change, durably.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotDirectory`.
+    pub async fn set_modified(&self, path: &str, time: UnixTime) -> FilesResult<()> {
+        self.engine.set_modified(path, time).await
+    }
+
+    /// Locks a path, whether or not there is such a file.
+    ///
+    /// # Errors
+    /// `Locked` if another has the lock.
+    pub fn lock(&self, path: &str) -> FilesResult<FileLock> {
+        if !self.engine.state.borrow_mut().locks.insert(path.to_owned()) {
+            return Err(FilesError::new(FilesErrorKind::Locked, format!("`{}` is locked by another", shown(path))));
+        }
+        Ok(FileLock { engine: self.engine.clone(), path: path.to_owned() })
+    }
+
+    /// Writes a checkpoint: the next opening reads what was written since.
+    ///
+    /// # Errors
+    /// `Unavailable` once the files have stopped.
+    pub async fn checkpoint(&self) -> FilesResult<()> {
+        self.engine.writable()?;
+        self.engine.checkpoint().await
+    }
+
+    /// Takes no more changes, makes all that was appended durable, and writes a checkpoint.
+    ///
+    /// # Errors
+    /// `NoSpace` if appended bytes have no room; all else is durable then. `Unavailable` once the files have stopped.
+    pub async fn close(self) -> FilesResult<()> {
+        self.engine.close().await
+    }
+
+    /// The store's identity.
+    pub fn store(&self) -> StoreId {
+        self.engine.drive.store
+    }
+
+    /// The drive's zones that hold bytes of files; those before hold metadata.
+    pub fn data_zones(&self) -> std::ops::Range<u32> {
+        self.engine.drive.layout.data_zones.clone()
+    }
+
+    /// The files in numbers.
+    pub fn stats(&self) -> FilesStats {
+        let state = self.engine.state.borrow();
+        let zones = || state.zones.iter().map(|(_, zone)| zone);
+        let (files, directories) = state.tree.counts();
+        let zone_bytes = self.engine.drive.layout.zone_bytes();
+        let usable = zones().filter(|zone| !zone.broken).count() as u64;
+        let live = zones().map(|zone| zone.live).sum::<u64>();
+        let kept = Blocks(zones().filter(|zone| !zone.broken).map(|zone| zone.live).sum()).bytes();
+        FilesStats {
+            counters: state.counters,
+            files,
+            directories,
+            extents: state.extents,
+            capacity_bytes: zones().count() as u64 * zone_bytes,
+            live_bytes: Blocks(live).bytes(),
+            free_bytes: usable.saturating_sub(KEPT_FREE).saturating_mul(zone_bytes).saturating_sub(kept),
+            zones: zones().count() as u32,
+            zones_free: state.zones.free(),
+            zones_open: zones().filter(|zone| zone.status == Status::Open).count() as u32,
+            zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
+        }
+    }
+}
+
+/// Zones that are never filled: those that copies need, and the ends of open ones.
+const KEPT_FREE: u64 = 4;
+
+async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> FilesResult<()> {
+    let refused = |text: &str| {
+        let text =
+            format!("the drive holds {text}; if nobody needs it, force the format (`shingle files format --force`)");
+        Err(FilesError::new(FilesErrorKind::Invalid, text))
+    };
+    match read_superblock(dev, layout.superzone).await {
+        Ok(_) | Err(SuperblockError::NewerVersion(_) | SuperblockError::Corrupt) => return refused("a store"),
+        Err(SuperblockError::Device(error)) => return Err(error.into()),
+        Err(_) => {}
+    }
+    let infos = report_patiently(dev, layout.superzone, u32::MAX).await?;
+    let used = infos.iter().filter(|info| info.written > Blocks::ZERO).count();
+    if used > 0 { refused(&format!("no store, but {used} of its zones hold data")) } else { Ok(()) }
+}

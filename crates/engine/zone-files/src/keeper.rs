@@ -1,0 +1,170 @@
+//! The keeper: one task that sees to free zones and checkpoints; and the end of the files' life.
+//!
+//! # Invariants
+//! - ZF-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and all that took its blocks from their files is durable,
+//!   as is the journal's word that it is needed no more.
+
+use std::rc::Rc;
+
+use shingle_base::ZoneId;
+
+use crate::engine::{After, Engine, Keeping};
+use crate::error::FilesResult;
+use crate::format::Op;
+use crate::zones::{Status, Zone};
+
+impl Engine {
+    /// Works until the files are closed or stop.
+    pub(crate) async fn keep(self: Rc<Self>) {
+        while self.keeping.get() == Keeping::Works && self.state.borrow().stopped.is_none() {
+            let woken = self.wakes.keeper.notified();
+            match self.keep_once().await {
+                Ok(true) => {}
+                Ok(false) => woken.await,
+                // The files have stopped, and all have been told.
+                Err(_) => break,
+            }
+        }
+        self.keeping.set(Keeping::Ended);
+        self.wakes.room.notify_waiters();
+        self.wakes.landed.notify_waiters();
+        self.wakes.ended.notify_one();
+    }
+
+    /// One thing that is to be done. False if there is none.
+    async fn keep_once(self: &Rc<Self>) -> FilesResult<bool> {
+        if self.log.needs_checkpoint() {
+            self.checkpoint().await?;
+            return Ok(true);
+        }
+        if std::mem::take(&mut self.state.borrow_mut().emptied) && self.free_empty_zones().await? {
+            return Ok(true);
+        }
+        if let Some(victim) = self.victim() {
+            self.clean(victim).await?;
+            return Ok(true);
+        }
+        let waits = self.state.borrow().lanes.all.iter().any(|lane| lane.waits);
+        if !waits || self.state.borrow().zones.iter().any(|(_, zone)| zone.is_empty() && !zone.broken) {
+            // An empty zone waits for those who read it, and they wake the keeper.
+            return Ok(false);
+        }
+        if let Some((lane, zone)) = self.idle_zone_with_garbage() {
+            match lane {
+                Some(lane) => self.end_zone(lane, zone).await?,
+                None => self.end_spare(zone).await,
+            }
+            return Ok(true);
+        }
+        let mut state = self.state.borrow_mut();
+        if !state.full {
+            state.full = true;
+            drop(state);
+            self.wakes.landed.notify_waiters();
+        }
+        Ok(false)
+    }
+
+    /// Frees the zones in which nothing lives (ZF-RESET-1). False if there is none.
+    pub(crate) async fn free_empty_zones(self: &Rc<Self>) -> FilesResult<bool> {
+        let may_end = |zone: &Zone| zone.is_empty() && zone.pins == 0;
+        let any = self.state.borrow().zones.iter().any(|(_, zone)| may_end(zone));
+        if !any {
+            return Ok(false);
+        }
+        self.journal_room().await?;
+        let mut ended = Vec::new();
+        let ops: Vec<Op> = {
+            let mut state = self.state.borrow_mut();
+            let empty = state.zones.iter().filter(|(_, zone)| may_end(zone));
+            let empty: Vec<(ZoneId, u64, bool)> = empty.map(|(id, zone)| (id, zone.epoch, zone.broken)).collect();
+            for (zone, _, broken) in &empty {
+                if *broken {
+                    state.zones.bury(*zone);
+                } else if let Some(entry) = state.zones.get_mut(*zone) {
+                    // It is in no table from here on, as its entry lies before that of any later checkpoint.
+                    *entry = Zone::default();
+                    ended.push(*zone);
+                }
+            }
+            empty.into_iter().map(|(zone, epoch, _)| Op::Reset { zone, epoch }).collect()
+        };
+        let mut entry = 0;
+        for some in ops.chunks(64) {
+            entry = self.journal(some, After::default());
+        }
+        self.journaled(entry).await?;
+        for zone in ended {
+            let clean = self.reset_device(zone).await?;
+            let mut state = self.state.borrow_mut();
+            state.zones.add_free(zone, !clean);
+            state.zones.try_all_again();
+            state.counters.freed += 1;
+            state.full = false;
+            drop(state);
+            self.wakes.room.notify_waiters();
+        }
+        Ok(true)
+    }
+
+    /// An open zone that nobody writes, some of which is dead: the last that can be emptied.
+    fn idle_zone_with_garbage(&self) -> Option<(Option<usize>, ZoneId)> {
+        let state = self.state.borrow();
+        let garbage = |zone: ZoneId| {
+            let entry = state.zones.get(zone);
+            entry.map_or(0, |entry| u64::from(entry.next).saturating_sub(entry.live))
+        };
+        let lanes = state.lanes.all.iter().enumerate().filter(|(_, lane)| !lane.is_busy());
+        let idle = lanes.filter_map(|(number, lane)| Some((Some(number), lane.zone?)));
+        let spare = state.lanes.spare.iter().map(|zone| (None, *zone));
+        idle.chain(spare).filter(|(_, zone)| garbage(*zone) > 0).max_by_key(|(_, zone)| garbage(*zone))
+    }
+
+    async fn end_spare(&self, zone: ZoneId) {
+        let epoch = {
+            let mut state = self.state.borrow_mut();
+            state.lanes.spare.retain(|spare| *spare != zone);
+            state.lanes.leaving += 1;
+            state.zones.get_mut(zone).map_or(0, |entry| {
+                entry.status = Status::Closed;
+                entry.epoch
+            })
+        };
+        self.state.borrow_mut().emptied = true;
+        self.release(zone, epoch).await;
+        self.state.borrow_mut().lanes.leaving -= 1;
+    }
+
+    /// Takes no more changes, makes durable what there is, and ends.
+    pub(crate) async fn close(self: &Rc<Self>) -> FilesResult<()> {
+        self.writable()?;
+        self.closing.set(true);
+        let written: Vec<u64> = self.state.borrow().active.keys().copied().collect();
+        let mut result = Ok(());
+        for serial in written {
+            result = result.and(self.write_out(serial).await);
+        }
+        self.keeping.set(Keeping::Ends);
+        self.wakes.keeper.notify_one();
+        self.wakes.ended.notified().await;
+        self.state.borrow().running()?;
+        debug_assert!(self.counts_agree(), "ZF-ZONE-1: the zones' counts are not those of the files");
+        debug_assert!(self.state.borrow().tree.links_agree(), "ZF-TREE-1");
+        self.flush().await?;
+        self.checkpoint().await?;
+        result
+    }
+
+    /// ZF-ZONE-1, by a count of all extents.
+    fn counts_agree(&self) -> bool {
+        let state = self.state.borrow();
+        let mut counted = std::collections::BTreeMap::<ZoneId, u64>::new();
+        for (_, node) in state.tree.files() {
+            for (zone, blocks) in node.extents.blocks_by_zone() {
+                *counted.entry(zone).or_default() += blocks;
+            }
+        }
+        // Entries that are on their way free blocks later.
+        state.zones.iter().all(|(id, zone)| zone.live >= counted.get(&id).copied().unwrap_or(0))
+    }
+}

@@ -1,0 +1,175 @@
+//! Everything that the engine holds in memory, changed only between two awaits (RT-1).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use shingle_base::ZoneId;
+
+use crate::config::FileKind;
+use crate::error::{FilesError, FilesResult};
+use crate::extent::Extent;
+use crate::format::Op;
+use crate::layout::Layout;
+use crate::stats::Counters;
+use crate::tree::Tree;
+use crate::write::{LOGS, Lanes};
+use crate::zones::{Status, ZoneTable};
+
+/// Bytes on their way to the drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) data: Vec<Bytes>,
+}
+
+/// A file in use: open, written, or with changes that are not durable yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Active {
+    /// Handles.
+    pub(crate) opens: u32,
+    /// Bytes that are in no piece yet.
+    pub(crate) buffer: Vec<Bytes>,
+    pub(crate) buffered: u64,
+    /// Bytes in pieces.
+    pub(crate) pending: VecDeque<Pending>,
+    /// Bytes that were ever appended in this life, and those of them that are written.
+    pub(crate) appended: u64,
+    pub(crate) landed: u64,
+    /// Bytes that the journal knows.
+    pub(crate) journaled: u64,
+    /// The last journal entry about its bytes.
+    pub(crate) entry: u64,
+    /// The lane of its pieces that are on their way.
+    pub(crate) lane: Option<usize>,
+    /// Expected size.
+    pub(crate) expected: u64,
+    /// Names that it lost, and journal entries that say so are not durable yet.
+    pub(crate) unlinking: u32,
+}
+
+impl Active {
+    /// Bytes that are not written yet.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.appended - self.landed
+    }
+}
+
+/// The state of the files.
+pub(crate) struct State {
+    pub(crate) tree: Tree,
+    /// By the file's number.
+    pub(crate) active: BTreeMap<u64, Active>,
+    pub(crate) zones: ZoneTable,
+    pub(crate) lanes: Lanes,
+    /// Zones that were opened, those of earlier lives not counted.
+    pub(crate) opened: u64,
+    /// Extents of all files.
+    pub(crate) extents: u64,
+    /// Paths that are locked.
+    pub(crate) locks: BTreeSet<String>,
+    /// The last journal entry that is durable.
+    pub(crate) durable_entry: u64,
+    /// Reason why the files have stopped, if they have.
+    pub(crate) stopped: Option<FilesError>,
+    /// The keeper found nothing that would make room.
+    pub(crate) full: bool,
+    /// A closed zone has become empty since the keeper looked.
+    pub(crate) emptied: bool,
+    pub(crate) counters: Counters,
+}
+
+impl State {
+    pub(crate) fn new(tree: Tree, zones: ZoneTable, layout: &Layout) -> Self {
+        let extents = tree.files().map(|(_, node)| node.extents.len() as u64).sum();
+        Self {
+            tree,
+            active: BTreeMap::new(),
+            zones,
+            lanes: Lanes::new(layout.open_max),
+            opened: 0,
+            extents,
+            locks: BTreeSet::new(),
+            durable_entry: 0,
+            stopped: None,
+            full: false,
+            emptied: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Fails once the files have stopped.
+    pub(crate) fn running(&self) -> FilesResult<()> {
+        self.stopped.clone().map_or(Ok(()), Err)
+    }
+
+    /// Bytes of a file, those in memory included.
+    pub(crate) fn size(&self, serial: u64) -> u64 {
+        let stored = self.tree.file(serial).map_or(0, |node| node.extents.size());
+        stored + self.active.get(&serial).map_or(0, Active::waiting)
+    }
+
+    /// A record at the end of a file is written. (ZF-ZONE-1)
+    pub(crate) fn add_record(&mut self, serial: u64, extent: Extent) {
+        let Some(node) = self.tree.file_mut(serial) else { return };
+        let before = node.extents.len();
+        node.extents.push(extent);
+        self.extents += (node.extents.len() - before) as u64;
+        self.zones.add_live(extent.zone, extent.blocks());
+    }
+
+    /// Blocks are needed no more. (ZF-ZONE-1)
+    pub(crate) fn free(&mut self, blocks: impl IntoIterator<Item = (ZoneId, u64)>) {
+        for (zone, blocks) in blocks {
+            self.full = false;
+            self.emptied |= self.zones.take_live(zone, blocks);
+        }
+    }
+
+    /// Gives back all that belongs to a file without names and handles. True if there was such a file.
+    pub(crate) fn release_if_gone(&mut self, serial: u64) -> bool {
+        let links = self.tree.file(serial).map(|node| node.links);
+        let used = self.active.get(&serial).is_some_and(|active| active.opens > 0 || active.unlinking > 0);
+        if links != Some(0) || used {
+            return false;
+        }
+        let Some(node) = self.tree.remove_file(serial) else { return false };
+        self.extents -= node.extents.len() as u64;
+        self.free(node.extents.blocks_by_zone());
+        self.active.remove(&serial);
+        self.lanes.disown(serial);
+        true
+    }
+
+    /// Forgets a file's use if there is nothing more to know of it.
+    pub(crate) fn rest_if_idle(&mut self, serial: u64) {
+        let known = |node: &crate::tree::Node| if node.kind == FileKind::Wal { 0 } else { node.extents.size() };
+        let size = self.tree.file(serial).map_or(0, known);
+        let idle = self.active.get(&serial).is_some_and(|active| {
+            let settled = active.entry <= self.durable_entry && active.journaled >= size;
+            active.opens == 0 && active.waiting() == 0 && active.unlinking == 0 && settled
+        });
+        if idle {
+            self.active.remove(&serial);
+            self.lanes.disown(serial);
+        }
+    }
+
+    /// All metadata, as operations for a checkpoint.
+    pub(crate) fn ops(&self) -> Vec<Op> {
+        let used = self.zones.iter().filter(|(_, zone)| matches!(zone.status, Status::Open | Status::Closed));
+        let mut ops = Vec::new();
+        for (zone, entry) in used {
+            let epoch = entry.epoch;
+            ops.push(Op::Open { zone, epoch, stream: entry.stream });
+            if usize::from(entry.stream) == LOGS {
+                ops.push(Op::Covered { zone, epoch, block: entry.next });
+                if entry.status == Status::Closed {
+                    ops.push(Op::Closed { zone, epoch, block: entry.next });
+                }
+            }
+        }
+        ops.extend(self.tree.ops());
+        ops
+    }
+}

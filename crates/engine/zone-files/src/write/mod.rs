@@ -1,0 +1,11 @@
+//! Writing: appends become pieces, pieces become records of a lane's zone, several in one command.
+
+mod append;
+mod lane;
+mod piece;
+mod sync;
+mod worker;
+mod zone;
+
+pub(crate) use lane::{COPIES, LOGS, Lanes, OWN, STREAMS};
+pub(crate) use piece::{Copying, Piece, Target, cut};

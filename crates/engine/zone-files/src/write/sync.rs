@@ -1,0 +1,115 @@
+//! Making appends durable.
+//!
+//! # Invariants
+//! - ZF-SYNC-1: bytes are durable before an entry of the journal names their place, and the entry is before the caller is answered.
+//! - ZF-SYNC-2: bytes of a log are durable once their records are: a sync of them writes nothing else.
+
+use std::rc::Rc;
+
+use crate::config::FileKind;
+use crate::engine::{After, Engine, Keeping};
+use crate::error::{FilesError, FilesResult};
+use crate::format::Op;
+use crate::state::State;
+use crate::tree::EXTENTS_MAX;
+
+impl State {
+    /// Operations that tell the journal of a file's bytes before `end`, and note that it knows them. None for logs (ZF-SYNC-2), and for
+    /// files without a name.
+    pub(crate) fn tell(&mut self, serial: u64, end: u64) -> Vec<Op> {
+        let Some(node) = self.tree.file(serial).filter(|node| node.kind != FileKind::Wal && node.links > 0) else {
+            return Vec::new();
+        };
+        let Some(active) = self.active.get_mut(&serial) else { return Vec::new() };
+        let end = end.min(node.extents.size());
+        if active.journaled >= end {
+            return Vec::new();
+        }
+        let extents = node.extents.range(active.journaled, end);
+        active.journaled = end;
+        let time = node.modified;
+        extents.chunks(EXTENTS_MAX).map(|some| Op::Place { serial, time, extents: some.to_vec() }).collect()
+    }
+}
+
+impl Engine {
+    /// Has all that was appended to a file written; it survives the end of the process then, and a power cut after a flush.
+    pub(crate) async fn write_out(self: &Rc<Self>, serial: u64) -> FilesResult<()> {
+        self.cut_pieces(serial, true);
+        let target = self.state.borrow().active.get(&serial).map_or(0, |active| active.appended);
+        loop {
+            let landed = self.wakes.landed.notified();
+            {
+                let state = self.state.borrow();
+                let Some(active) = state.active.get(&serial).filter(|active| active.landed < target) else {
+                    return Ok(());
+                };
+                state.running()?;
+                if self.keeping.get() == Keeping::Ended {
+                    return Err(FilesError::closed());
+                }
+                let waits = active.lane.is_some_and(|lane| state.lanes.all[lane].waits);
+                if waits && state.full {
+                    return Err(FilesError::no_space());
+                }
+            }
+            landed.await;
+        }
+    }
+
+    /// Makes all that was appended to a file durable.
+    pub(crate) async fn sync(self: &Rc<Self>, serial: u64) -> FilesResult<()> {
+        self.state.borrow_mut().counters.syncs += 1;
+        self.write_out(serial).await?;
+        let end = self.state.borrow().tree.file(serial).map_or(0, |node| node.extents.size());
+        self.flush().await?;
+        if self.state.borrow().tree.file(serial).is_none_or(|node| node.kind == FileKind::Wal) {
+            // ZF-SYNC-2.
+            self.state.borrow_mut().rest_if_idle(serial);
+            return Ok(());
+        }
+        self.journal_room().await?;
+        let ops = self.state.borrow_mut().tell(serial, end);
+        // One entry each: a prefix of them is a prefix of the file.
+        let mut last = 0;
+        for op in &ops {
+            last = self.journal(std::slice::from_ref(op), After::default());
+        }
+        let entry = {
+            let mut state = self.state.borrow_mut();
+            let Some(active) = state.active.get_mut(&serial) else { return Ok(()) };
+            active.entry = active.entry.max(last);
+            active.entry
+        };
+        self.journaled(entry).await?;
+        self.state.borrow_mut().rest_if_idle(serial);
+        Ok(())
+    }
+
+    /// A file's last handle is gone: its bytes are written, and become durable some time later.
+    pub(crate) fn let_go(self: &Rc<Self>, serial: u64) {
+        let begins = {
+            let mut state = self.state.borrow_mut();
+            let Some(active) = state.active.get_mut(&serial) else { return };
+            active.opens = active.opens.saturating_sub(1);
+            if active.opens > 0 {
+                return;
+            }
+            let gone = state.release_if_gone(serial);
+            state.rest_if_idle(serial);
+            if gone {
+                self.wakes.keeper.notify_one();
+            }
+            !gone && state.active.contains_key(&serial) && state.stopped.is_none() && !self.read_only.get()
+        };
+        if begins {
+            let engine = self.clone();
+            self.rt.spawn_detached(async move {
+                // A failure stays with the file: it is told at the next sync, or at the end.
+                if let Err(error) = engine.sync(serial).await {
+                    tracing::warn!(serial, %error, "a file that was closed without a sync is not durable yet");
+                }
+            });
+        }
+    }
+}

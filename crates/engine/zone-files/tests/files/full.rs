@@ -1,0 +1,154 @@
+//! ZF-ROOM-1: a drive that fills and is emptied again goes on for many times its size, whatever lives where.
+
+use bytes::Bytes;
+use shingle_base::Blocks;
+use shingle_sim::{Random, Sim, contents, seeds};
+use shingle_zone_files::{CreateOptions, File, FileKind, FilesErrorKind, WriteLifetime};
+use shingle_zoned::Geometry;
+
+use crate::common::{format, geometry, open};
+
+/// Small files of mixed lifetimes until nothing more fits, then some are removed, and so on; all are read at the end.
+fn churn(seed: u64) {
+    Sim::new(seed).run(move |rt| async move {
+        let mut random = Random::new(seed);
+        let geometry = geometry(&mut random);
+        let device = format(&rt, &geometry).await;
+        let (files, _) = open(&rt, &device).await.unwrap();
+        let capacity = files.stats().capacity_bytes;
+        let zone = geometry.zone_capacity.bytes();
+        let mut live: Vec<(u64, u64, File)> = Vec::new();
+        let (mut number, mut written, mut refused) = (0, 0, 0);
+        while written < capacity * 6 {
+            number += 1;
+            let kinds = [FileKind::Sst, FileKind::Sst, FileKind::Wal, FileKind::Other];
+            let lifetimes = [WriteLifetime::Short, WriteLifetime::Medium, WriteLifetime::Long];
+            let options = CreateOptions {
+                kind: kinds[random.below(4) as usize],
+                lifetime: lifetimes[random.below(3) as usize],
+                ..CreateOptions::default()
+            };
+            let length = 1 + random.below(zone);
+            let file = files.create(&format!("f{number}"), options).await.unwrap();
+            let appended = file.append(vec![Bytes::from(contents(number, 0, length))]).await;
+            let synced = match appended {
+                Ok(()) => file.sync().await,
+                error => error,
+            };
+            match synced {
+                Ok(()) => {
+                    written += length;
+                    live.push((number, length, file));
+                }
+                Err(error) => {
+                    assert_eq!(error.kind, FilesErrorKind::NoSpace, "seed {seed}: {error}");
+                    let held: u64 = live.iter().map(|(_, length, _)| *length).sum();
+                    // Reserves, the ends of a few zones, blocks of which little is used.
+                    assert!(held + 10 * zone > capacity / 10 * 9, "seed {seed}: full with {held} of {capacity} bytes");
+                    refused += 1;
+                    drop(file);
+                    files.remove(&format!("f{number}")).await.unwrap();
+                    for _ in 0..1 + random.below(6) {
+                        let at = random.below(live.len() as u64) as usize;
+                        let (gone, _, file) = live.swap_remove(at);
+                        drop(file);
+                        files.remove(&format!("f{gone}")).await.unwrap();
+                    }
+                }
+            }
+        }
+        assert!(refused > 5, "seed {seed}: it was never full");
+        for (number, length, file) in &live {
+            assert!(file.read(0, u64::MAX).await.unwrap() == contents(*number, 0, *length), "seed {seed}: f{number}");
+        }
+        drop(live);
+        let stats = files.stats();
+        assert!(stats.counters.freed > 3 * u64::from(stats.zones), "seed {seed}: {stats:?}");
+        files.close().await.unwrap();
+        let (files, _) = open(&rt, &device).await.unwrap();
+        assert_eq!(files.check().await.unwrap(), [], "seed {seed}");
+    });
+}
+
+/// ZF-ROOM-1, ZF-CLEAN-1.
+#[test]
+fn a_full_drive_goes_on_once_files_are_removed() {
+    seeds(12).for_each(churn);
+}
+
+/// One small file a zone lives on, all others are removed: the space comes back by copying.
+#[test]
+fn scattered_files_do_not_hold_zones() {
+    for seed in seeds(6) {
+        Sim::new(seed).run(move |rt| async move {
+            let device = format(&rt, &Geometry::zns(Blocks(64), Blocks(64), 40, 6, 6)).await;
+            let (files, _) = open(&rt, &device).await.unwrap();
+            let options = CreateOptions { kind: FileKind::Sst, ..CreateOptions::default() };
+            let capacity = files.stats().capacity_bytes;
+            let mut kept = Vec::new();
+            let mut number = 0u64;
+            while number * 4096 < capacity * 4 {
+                let file = files.create(&format!("f{number}"), options).await.unwrap();
+                file.append(vec![Bytes::from(contents(number, 0, 4_000))]).await.unwrap();
+                file.sync().await.unwrap_or_else(|error| panic!("seed {seed}, file {number}: {error}"));
+                if number.is_multiple_of(40) && kept.len() < 60 {
+                    kept.push(number);
+                } else {
+                    files.remove(&format!("f{number}")).await.unwrap();
+                }
+                number += 1;
+            }
+            for number in kept {
+                let file = files.open_file(&format!("f{number}")).unwrap();
+                assert_eq!(file.read(0, 5_000).await.unwrap(), contents(number, 0, 4_000));
+            }
+        });
+    }
+}
+
+/// ZF-READ-2: reads that are under way while zones are emptied and written again return the bytes of their files.
+#[test]
+fn reads_go_on_while_zones_are_emptied() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let device = format(&rt, &Geometry::hm_smr(Blocks(40), 34, 0, 8)).await;
+            device.set_latency(std::time::Duration::from_micros(300));
+            let (files, _) = open(&rt, &device).await.unwrap();
+            let options = CreateOptions { kind: FileKind::Sst, ..CreateOptions::default() };
+            let old = files.create("old", options).await.unwrap();
+            let mut random = Random::new(seed);
+            let (reader, ended) = (std::rc::Rc::new(old), std::rc::Rc::new(std::cell::Cell::new(false)));
+            let length = 300_000;
+            let (reads, stop, sleeper) = (reader.clone(), ended.clone(), rt.clone());
+            let reading = rt.spawn(async move {
+                let mut random = Random::new(seed ^ 9);
+                let mut count = 0;
+                while !stop.get() {
+                    // Many commands, the last of which begin when the first have ended.
+                    let at = random.below(length / 4);
+                    let read = reads.read(at, length).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    assert!(read == contents(5, at, read.len() as u64), "seed {seed}");
+                    count += 1;
+                    sleeper.sleep(std::time::Duration::from_micros(50)).await;
+                }
+                count
+            });
+            for number in 0..600 {
+                // Most are short-lived, and some among them are not.
+                let name = if number % 5 == 0 { 100 + random.below(30) } else { random.below(4) };
+                let file = files.create(&format!("f{name}"), options).await.unwrap();
+                let size = 1 + random.below(60_000);
+                file.append(vec![Bytes::from(contents(number, 0, size))]).await.unwrap();
+                if reader.size() < length {
+                    let at = reader.size();
+                    reader.append(vec![Bytes::from(contents(5, at, 5_000))]).await.unwrap();
+                    reader.sync().await.unwrap();
+                }
+                file.sync().await.unwrap();
+            }
+            ended.set(true);
+            assert!(reading.await.expect("it ended") > 50);
+            assert!(files.stats().counters.cleaned > 3, "seed {seed}: {:?}", files.stats());
+        });
+    }
+}

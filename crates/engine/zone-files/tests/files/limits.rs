@@ -1,0 +1,78 @@
+//! ZF-LIMIT-1 and ZF-LANE-1: with six zones that may be active, files of all lifetimes grow at once, and no command is refused.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use shingle_base::Blocks;
+use shingle_sim::{Sim, contents, seeds};
+use shingle_zone_files::{CreateOptions, FileKind, WriteLifetime};
+use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
+
+use crate::common::{format, open};
+
+#[test]
+fn all_lifetimes_share_six_active_zones() {
+    for seed in seeds(8) {
+        Sim::new(seed).run(move |rt| async move {
+            let limit = 5 + seed as u32 % 3;
+            let device = format(&rt, &Geometry::zns(Blocks(64), Blocks(60), 60, limit, limit)).await;
+            device.set_latency(std::time::Duration::from_micros(200));
+            let (files, _) = open(&rt, &device).await.unwrap();
+            use WriteLifetime::{Extreme, Long, Medium, None, Short};
+            let mut writers = Vec::new();
+            for (number, lifetime) in [None, Short, Medium, Long, Extreme, Short, Long].into_iter().enumerate() {
+                let kind = [FileKind::Sst, FileKind::Wal, FileKind::Other][number % 3];
+                let options = CreateOptions { kind, lifetime, expected_bytes: 300_000, exclusive: false };
+                let (files, device) = (files.clone(), device.clone());
+                writers.push(async move {
+                    let file = files.create(&format!("f{number}"), options).await.unwrap();
+                    for round in 0..60 {
+                        let from = file.size();
+                        file.append(vec![Bytes::from(contents(number as u64, from, 3_000))]).await.unwrap();
+                        if round % 4 == 0 {
+                            file.sync().await.unwrap();
+                            let zones = device.report(shingle_base::ZoneId(0), u32::MAX).await.unwrap();
+                            let active = zones.iter().filter(|zone| zone.state.is_active()).count();
+                            assert!(active <= limit as usize, "seed {seed}: {active} active zones");
+                        }
+                    }
+                    file.sync().await.unwrap();
+                    assert!(file.read(0, u64::MAX).await.unwrap() == contents(number as u64, 0, 180_000));
+                });
+            }
+            join_all(writers).await;
+            let broken = device.report(shingle_base::ZoneId(0), u32::MAX).await.unwrap();
+            assert!(broken.iter().all(|zone| zone.state != ZoneState::ReadOnly));
+            assert_eq!(files.stats().zones_broken, 0, "seed {seed}: no zone was given up");
+            files.close().await.unwrap();
+        });
+    }
+}
+
+/// A file about as large as a zone has zones of its own, so that its removal frees them with nothing to copy.
+#[test]
+fn a_large_table_has_its_zones_for_itself() {
+    Sim::new(3).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 60, 0, 12)).await;
+        let (files, _) = open(&rt, &device).await.unwrap();
+        let size = 64 * 4096 / 10 * 9;
+        let options =
+            |expected_bytes| CreateOptions { kind: FileKind::Sst, expected_bytes, ..CreateOptions::default() };
+        let (large, small) =
+            (files.create("l", options(size)).await.unwrap(), files.create("s", options(0)).await.unwrap());
+        for at in (0..size).step_by(3_900) {
+            large.append(vec![Bytes::from(contents(1, at, 3_900.min(size - at)))]).await.unwrap();
+            small.append(vec![Bytes::from(contents(2, at / 4, 1_000))]).await.unwrap();
+            large.flush().await.unwrap();
+            small.flush().await.unwrap();
+        }
+        large.sync().await.unwrap();
+        let shared = files.dump().into_iter().filter(|zone| zone.files.len() > 1).count();
+        assert_eq!(shared, 0, "{:?}", files.dump());
+        drop((large, small));
+        // Its zone is for others once it is closed.
+        let next = files.create("n", options(0)).await.unwrap();
+        next.append(vec![Bytes::from(contents(3, 0, 200_000))]).await.unwrap();
+        next.sync().await.unwrap();
+        files.close().await.unwrap();
+    });
+}

@@ -1,0 +1,13 @@
+//! Files on zones: semantics, a model, power cuts at every command, chains of lives with faults, damage, full drives. One program, so that
+//! it links once.
+
+mod common;
+mod crash;
+mod damage;
+mod driver;
+mod full;
+mod limits;
+mod lives;
+mod semantics;
+mod store;
+mod world;
