@@ -297,6 +297,27 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("object gc", &[("shingle object gc --data shingle-data", "")]),
     (
+        "files format",
+        &[
+            ("shingle files format disk.shingle", ""),
+            ("shingle files format /dev/sdb --force", "loses what it holds, and asks first"),
+        ],
+    ),
+    ("files ls", &[("shingle files ls disk.shingle db", ""), ("shingle files ls disk.shingle --recursive --json", "")]),
+    ("files df", &[("shingle files df disk.shingle", ""), ("shingle files df /dev/sdb --json", "")]),
+    ("files check", &[("shingle files check disk.shingle", ""), ("shingle files check /dev/sdb --json", "")]),
+    ("files dump", &[("shingle files dump disk.shingle", "")]),
+    ("files cat", &[("shingle files cat disk.shingle db/CURRENT", "")]),
+    (
+        "files rm",
+        &[
+            ("shingle files rm disk.shingle db/LOG.old", "says what will be lost, and asks"),
+            ("shingle files rm disk.shingle db --recursive", "a whole database"),
+        ],
+    ),
+    ("files backup", &[("shingle files backup disk.shingle /mnt/copy", "")]),
+    ("files restore", &[("shingle files restore disk.shingle /mnt/copy", "")]),
+    (
         "volume create",
         &[
             ("shingle volume create disk.shingle", ""),

@@ -16,6 +16,7 @@ mod device;
 mod drive;
 mod examples;
 mod failure;
+mod files;
 mod findings;
 mod generate;
 mod identity;
@@ -67,6 +68,9 @@ enum Command {
     /// Make disks of zoned drives, for any file system, and serve them over NBD.
     #[command(subcommand, long_about = volume::ABOUT)]
     Volume(volume::Volume),
+    /// Keep the files of databases on zoned drives.
+    #[command(subcommand, long_about = files::ABOUT)]
+    Files(files::Files),
     /// Run the papers' experiments on modelled drives.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -94,6 +98,7 @@ pub fn shingle() -> ExitCode {
         Command::Array(command) => command.run(),
         Command::Object(command) => command.run(),
         Command::Volume(command) => command.run(),
+        Command::Files(command) => command.run(),
         Command::Lab(_) | Command::Skylight(_) => lab::program::hand_over(),
         Command::Bench(command) => command.run(),
         Command::Generate(command) => command.run(Cli::command()),

@@ -20,7 +20,7 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 34] = [
+pub const ALL: [Parser; 36] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),

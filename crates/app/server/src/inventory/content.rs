@@ -34,6 +34,13 @@ pub enum Content {
     },
     /// A table of partitions: each is a drive of its own.
     Partitions(StoreId),
+    /// Files of databases.
+    Files {
+        /// Their identity.
+        store: StoreId,
+        /// When they were made.
+        formatted: UnixTime,
+    },
     /// One of the drives of an array; the array's identity.
     Array(StoreId),
     /// A store of an engine that this version does not know; its number.
@@ -54,7 +61,7 @@ impl Content {
     /// The identity of the store.
     pub fn store(&self) -> Option<StoreId> {
         match self {
-            Self::ChunkStore { store, .. } | Self::Volume { store, .. } => Some(*store),
+            Self::ChunkStore { store, .. } | Self::Volume { store, .. } | Self::Files { store, .. } => Some(*store),
             _ => None,
         }
     }
@@ -65,6 +72,7 @@ impl Content {
             Self::ChunkStore { .. } => "chunk-store",
             Self::Volume { .. } => "volume",
             Self::Partitions(_) => "partitions",
+            Self::Files { .. } => "files",
             Self::Array(_) => "array",
             Self::OtherEngine(_) => "other-engine",
             Self::Newer(_) => "newer-store",
@@ -82,6 +90,7 @@ impl fmt::Display for Content {
             Self::ChunkStore { store, .. } => write!(f, "chunk store {store}"),
             Self::Volume { store, size_bytes, .. } => write!(f, "volume {store} of {}", ByteSize(*size_bytes)),
             Self::Partitions(_) => f.write_str("partitions"),
+            Self::Files { store, .. } => write!(f, "files {store}"),
             Self::Array(array) => write!(f, "drive of array {array}"),
             Self::OtherEngine(engine) => write!(f, "store of an unknown engine ({engine:08x})"),
             Self::Newer(version) => write!(f, "store of a newer version ({version})"),
@@ -110,6 +119,9 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
             }
             Err(error) => Content::Unknown(error.message),
         },
+        Ok(found) if found.engine == shingle_zone_files::ENGINE => {
+            Content::Files { store: found.store, formatted: found.formatted }
+        }
         Ok(found) => Content::OtherEngine(found.engine),
         Err(SuperblockError::NotFormatted) => {
             // The caller names the drive in messages.
