@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::nbd::NbdConfig;
+use super::nbd::{NbdConfig, VolumeConfig};
 use super::{Config, found_at};
 use crate::inventory::DriveName;
 use crate::volumes::{Exports, Place, TlsFiles, VolumeExport};
