@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(shares(14, &[a.clone(), b.clone()]).unwrap(), [4, 4], "there may be a third one");
         assert_eq!(shares(14, &[a.clone(), b.clone(), c.clone(), rest.clone()]).unwrap(), [3, 3, 3, 3]);
         assert_eq!(shares(128, &[a.clone(), large.clone(), rest.clone()]).unwrap(), [13, 100, 13]);
-        assert!(shares(101, &[large.clone()]).unwrap_err().message.contains("99 left of 101"));
+        assert!(shares(101, std::slice::from_ref(&large)).unwrap_err().message.contains("99 left of 101"));
         assert!(shares(102, &[large.clone(), rest]).unwrap_err().message.contains("all open zones"));
         let (geometry, data) = drive(128);
         let mut table = add(&geometry, &data, &[], &[a.clone(), large.clone()], NOW).unwrap();
