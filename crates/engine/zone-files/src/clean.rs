@@ -3,6 +3,8 @@
 //! # Invariants
 //! - ZF-CLEAN-1: a file gets the copies only if it still has the extent that was copied, and once they are durable; its old blocks become
 //!   free once the journal says so durably.
+//! - ZF-CLEAN-2: copies that were given up are garbage, whenever they are written: no block counts as live that no file has.
+//!   (`no_block_is_live_that_no_file_has`)
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -161,8 +163,9 @@ impl Engine {
         }
     }
 
-    /// Nobody needs these copies.
+    /// Nobody needs these copies, written or not. (ZF-CLEAN-2)
     fn discard(&self, copies: &Copying) {
+        copies.abandoned.set(true);
         let placed = std::mem::take(&mut *copies.placed.borrow_mut());
         self.state.borrow_mut().free(placed.iter().map(|extent| (extent.zone, extent.blocks())));
     }

@@ -11,6 +11,7 @@ use shingle_base::ZoneId;
 use crate::engine::{After, Engine, Keeping};
 use crate::error::FilesResult;
 use crate::format::Op;
+use crate::write::COPY_RESERVE;
 use crate::zones::{Status, Zone};
 
 impl Engine {
@@ -57,6 +58,10 @@ impl Engine {
             return Ok(true);
         }
         let mut state = self.state.borrow_mut();
+        if state.zones.free() > COPY_RESERVE {
+            // Those who wait have been told of it, and have only not looked yet.
+            return Ok(false);
+        }
         if !state.full {
             state.full = true;
             drop(state);

@@ -17,6 +17,8 @@ pub(crate) struct Copying {
     /// Bytes that are not written yet.
     pub(crate) left: Cell<u64>,
     pub(crate) failed: RefCell<Option<FilesError>>,
+    /// Nobody needs them any more: those that are still on their way are garbage as soon as they are written. (ZF-CLEAN-2)
+    pub(crate) abandoned: Cell<bool>,
     pub(crate) ended: Notify,
 }
 

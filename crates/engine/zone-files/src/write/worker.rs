@@ -165,6 +165,7 @@ impl Engine {
                     }
                     state.note_landed(lane, piece.serial, piece.length);
                 }
+                Target::Copy(copying) if copying.abandoned.get() => {}
                 Target::Copy(copying) => {
                     state.counters.bytes_copied += piece.length;
                     state.counters.blocks_copied += extent.blocks();
@@ -198,11 +199,14 @@ impl Engine {
 }
 
 impl State {
-    /// Drops pieces at the front of a queue whose file is gone.
+    /// Drops pieces that nobody needs: their file is gone, or the copy was given up.
     fn drop_gone(&mut self, lane: usize) {
         let Self { lanes, tree, .. } = self;
         let queue = &mut lanes.all[lane].queue;
-        queue.retain(|piece| matches!(piece.target, Target::Copy(_)) || tree.file(piece.serial).is_some());
+        queue.retain(|piece| match &piece.target {
+            Target::Copy(copying) => !copying.abandoned.get(),
+            Target::File => tree.file(piece.serial).is_some(),
+        });
     }
 
     /// Bytes of a file are written: it forgets them, and the lane once there are no others.

@@ -8,6 +8,7 @@ mod driver;
 mod full;
 mod limits;
 mod lives;
+mod lsm;
 mod semantics;
 mod store;
 mod world;
