@@ -52,7 +52,7 @@ class Served:
         self.guest.ok(f"kill -{signal} $(cat /run/served.pid)")
         self.gone()
 
-    def gone(self, seconds=30):
+    def gone(self, seconds=120):
         self.guest.ok(
             f"for _ in $(seq {seconds * 10}); do [ -e /proc/$(cat /run/served.pid)/exe ] || [ -e {self.node} ] || exit 0; sleep 0.1; done; "
             "tail -n 20 /run/served.log; exit 1"
