@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks, ZoneId};
-use shingle_partitions::{Partition, PartitionTable, Wanted, look};
+use shingle_partitions::{Partition, PartitionTable, Wanted, free_zones, look};
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::StoreErrorKind;
@@ -103,11 +103,18 @@ async fn work(rt: &Runtime, device: &SimDevice, known: &Rc<RefCell<Known>>, rand
     }
 }
 
-/// PT-TABLE-3: partitions to which nothing was written hold nothing.
+/// PT-TABLE-3: partitions to which nothing was written hold nothing, nor do zones that no partition has.
 async fn are_clean(device: &SimDevice, found: &[Partition], known: &Known, context: &str) {
     for one in found.iter().filter(|one| known.written.get(&one.zones.start) != Some(&one.name)) {
         let infos = device.report(ZoneId(one.zones.start), one.zones.len() as u32).await.unwrap();
         assert!(infos.iter().all(|info| info.state == ZoneState::Empty), "{context}: {one:?} holds something");
+    }
+    for run in free_zones(device.geometry(), found) {
+        let infos = device.report(ZoneId(run.start), run.len() as u32).await.unwrap();
+        assert!(
+            infos.iter().all(|info| info.state == ZoneState::Empty),
+            "{context}: {run:?} is nobody's, and holds something"
+        );
     }
 }
 
