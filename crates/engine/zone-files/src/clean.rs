@@ -230,6 +230,10 @@ impl Engine {
                 self.journal(std::slice::from_ref(op), After::default());
             }
             last = self.journal(std::slice::from_ref(final_op), after);
+            // A sync of these bytes has to wait for this entry, for it finds nothing that it has to tell. (ZF-SYNC-1)
+            if let Some(active) = self.state.borrow_mut().active.get_mut(&serial) {
+                active.entry = active.entry.max(last);
+            }
         }
         self.journaled(last).await?;
         Ok(count)

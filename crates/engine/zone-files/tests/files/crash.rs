@@ -126,6 +126,12 @@ fn cut_at_every_command_of_a_tight_drive() {
     assert!((cuts > 2000 && cleaned > 10) || !is_whole(), "only {cuts} cuts, {cleaned} zones were cleaned");
 }
 
+/// In 26 the cleaner told the journal of bytes in the middle of their sync, which then found nothing to tell and waited for no entry.
+#[test]
+fn cuts_that_once_failed() {
+    cut(Plan { seed: 26, share: 1.0, steps: 1000, tight: true });
+}
+
 #[test]
 fn cut_at_some_commands_of_many_histories() {
     let (cuts, _) = cut_all(seeds(30).map(|seed| Plan { seed, share: 0.04, steps: 400, tight: false }));
