@@ -11,7 +11,7 @@ use shingle_base::ZoneId;
 use crate::engine::{After, Engine, Keeping};
 use crate::error::FilesResult;
 use crate::format::Op;
-use crate::write::COPY_RESERVE;
+use crate::write::reserve;
 use crate::zones::{Status, Zone};
 
 impl Engine {
@@ -58,8 +58,11 @@ impl Engine {
             return Ok(true);
         }
         let mut state = self.state.borrow_mut();
-        if state.zones.free() > COPY_RESERVE {
-            // Those who wait have been told of it, and have only not looked yet.
+        let free = state.zones.free();
+        if state.lanes.all.iter().enumerate().any(|(lane, entry)| entry.waits && free > reserve(lane)) {
+            // One that waits may take a zone, and has only not looked yet.
+            drop(state);
+            self.wakes.room.notify_waiters();
             return Ok(false);
         }
         if !state.full {

@@ -9,4 +9,4 @@ mod zone;
 
 pub(crate) use lane::{COPIES, LOGS, Lanes, OWN, STREAMS};
 pub(crate) use piece::{Copying, Piece, Target, cut};
-pub(crate) use zone::COPY_RESERVE;
+pub(crate) use zone::reserve;

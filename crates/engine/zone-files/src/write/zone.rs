@@ -28,10 +28,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 const HOST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Free zones that files leave to copies. (ZF-ROOM-1)
-pub(crate) const COPY_RESERVE: u32 = 2;
+const COPY_RESERVE: u32 = 2;
 
 /// Free zones that the streams of a lane leave to others.
-fn reserve(lane: usize) -> u32 {
+pub(crate) fn reserve(lane: usize) -> u32 {
     match lane {
         COPIES => 0,
         LOGS => COPY_RESERVE - 1,

@@ -92,3 +92,9 @@ fn faults_that_pass() {
 fn faults_that_last() {
     seeds(60).for_each(|seed| chain(seed, Harm::Lasting));
 }
+
+/// In 173 writers waited for ever: a zone had become free, and the keeper took it that they knew.
+#[test]
+fn chains_that_once_failed() {
+    chain(173, Harm::Lasting);
+}
