@@ -128,7 +128,7 @@ def test_rules_of_zones_hold(machine, shingle, drive):
     status, said = machine.run(f"{write} count=1 seek={size + 65536}")
     assert status != 0 and "Input/output error" in said, "away from the write pointer"
     assert machine.run(f"{write} count=1 seek=0")[0] != 0, "written again"
-    # What lies behind the pointer is zeros, in the zone and behind its capacity.
+    # Behind the pointer are zeros, in the zone and behind its capacity.
     read = f"dd if={node} bs=64k count=126 iflag=skip_bytes,direct skip=131072 status=none"
     assert machine.ok(f"{read} | wc -c; {read} | tr -d '\\0' | wc -c").split() == [str(126 * 65536), "0"]
     # 14 places: one is the written zone's.

@@ -220,15 +220,22 @@ impl Server {
         let Self { store, engines, volumes, stop_gateway, gateway, admin_tasks, .. } = self;
         let _ = stop_gateway.send(());
         let _ = gateway.await;
-        if let Some(volumes) = volumes {
-            volumes.stop().await;
-        }
         drop(store);
         for task in admin_tasks {
             task.abort();
             let _ = task.await;
         }
-        engines.close().await;
+        // Side by side: a volume whose drive hangs keeps no engine from closing.
+        let volumes = async {
+            if let Some(volumes) = volumes
+                && tokio::time::timeout(opening::DRIVE_CLOSE_PATIENCE, volumes.stop()).await.is_err()
+            {
+                tracing::error!(
+                    "a volume could not be closed in time; its next start reads what was written since the last checkpoint"
+                );
+            }
+        };
+        tokio::join!(volumes, engines.close());
     }
 }
 

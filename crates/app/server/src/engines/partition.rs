@@ -38,8 +38,11 @@ const OLD_PAUSE: Duration = Duration::from_millis(1);
 /// Longest wait for commands under way when the last owner is gone.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
+/// A drive's place in the list: locked while the drive is opened.
+type Place = Arc<Mutex<Weak<SharedDrive>>>;
+
 /// Drives that have partitions in use, by their path.
-static DRIVES: Mutex<BTreeMap<PathBuf, Weak<SharedDrive>>> = Mutex::new(BTreeMap::new());
+static DRIVES: Mutex<BTreeMap<PathBuf, Place>> = Mutex::new(BTreeMap::new());
 
 /// Opens a partition of the drive at `path`. Blocks while it does.
 ///
@@ -69,14 +72,19 @@ struct SharedDrive {
 impl SharedDrive {
     fn of(path: &Path, options: OpenOptions) -> Result<Arc<Self>> {
         let key = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        // Others wait until it is open.
-        let mut drives = all();
-        drives.retain(|_, drive| drive.strong_count() > 0);
-        if let Some(drive) = drives.get(&key).and_then(Weak::upgrade) {
+        let place = {
+            let mut drives = held(&DRIVES);
+            // One that somebody opens just now has a second holder.
+            drives.retain(|_, place| Arc::strong_count(place) > 1 || held(place).strong_count() > 0);
+            drives.entry(key).or_default().clone()
+        };
+        // Those who want the same drive wait until it is open; a drive that hangs holds up no other.
+        let mut open = held(&place);
+        if let Some(drive) = open.upgrade() {
             return Ok(drive);
         }
         let drive = Arc::new(Self::open(path, options)?);
-        drives.insert(key, Arc::downgrade(&drive));
+        *open = Arc::downgrade(&drive);
         Ok(drive)
     }
 
@@ -120,8 +128,8 @@ impl Drop for SharedDrive {
     }
 }
 
-fn all() -> MutexGuard<'static, BTreeMap<PathBuf, Weak<SharedDrive>>> {
-    DRIVES.lock().unwrap_or_else(PoisonError::into_inner)
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn serve(rt: Runtime, core: Rc<Core>, mut queue: mpsc::UnboundedReceiver<Job<Core>>) {
