@@ -1,10 +1,12 @@
-//! Plumbing that engines on zoned drives share.
+//! Parts that engines on zoned drives share.
 //!
-//! **Owns** the joining of many calls into one, and flushes that are shared.
-//! **Knows nothing of** records, chunks, sets or any engine's formats.
+//! **Owns** the joining of many calls into one, flushes that are shared, and the table of an engine's zones.
+//! **Knows nothing of** records, chunks, sets or any engine's formats, and of no policy: engines choose.
 
 mod flush;
 mod join;
+mod zones;
 
 pub use flush::{Flusher, flush};
 pub use join::Joint;
+pub use zones::{Pin, Status, Vacated, Written, Zone, ZoneTable};
