@@ -1,12 +1,15 @@
 //! Parts that engines on zoned drives share.
 //!
-//! **Owns** the joining of many calls into one, flushes that are shared, and the table of an engine's zones.
+//! **Owns** the joining of many calls into one, flushes that are shared, the table of an engine's zones, and the writing of what waits for
+//! a zone.
 //! **Knows nothing of** records, chunks, sets or any engine's formats, and of no policy: engines choose.
 
 mod flush;
 mod join;
+mod write;
 mod zones;
 
 pub use flush::{Flusher, flush};
 pub use join::Joint;
+pub use write::{AfterFailure, Command, Lane, Writer, ZoneCommands, write_lane};
 pub use zones::{Pin, Status, Vacated, Written, Zone, ZoneTable};

@@ -1,0 +1,7 @@
+//! Writing to zones: commands on them, and lanes that write what waits for one.
+
+mod commands;
+mod lane;
+
+pub use commands::{AfterFailure, ZoneCommands};
+pub use lane::{Command, Lane, Writer, write_lane};
