@@ -71,11 +71,11 @@ impl Engine {
         writer.finish().await?;
         let mut state = self.state.borrow_mut();
         for ZoneEntry { zone, epoch, .. } in table.into_iter().filter(|entry| entry.closed) {
-            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
-                entry.covered = true;
+            if let Some(own) = state.zones.own_of_mut(zone, epoch) {
+                own.covered = true;
             }
         }
-        state.emptied = true;
+        state.zones.note_emptied();
         state.counters.checkpoints += 1;
         drop(alone);
         Ok(())
@@ -122,7 +122,7 @@ fn since(extent: Extent, from: u64, engine: &Engine) -> Extent {
 
 /// Zones in use.
 fn table_of(state: &State) -> Vec<ZoneEntry> {
-    let used = state.zones.iter().filter(|(_, zone)| matches!(zone.status, Status::Open | Status::Closed));
+    let used = state.zones.iter().filter(|(_, zone)| zone.is_used());
     let entry = |(id, zone): (ZoneId, &crate::zones::Zone)| ZoneEntry {
         zone: id,
         epoch: zone.epoch,

@@ -27,10 +27,9 @@ pub(crate) enum Keeping {
 }
 
 /// Wakes of tasks.
-#[derive(Default)]
 pub(crate) struct Wakes {
     /// The keeper has something to do.
-    pub(crate) keeper: Notify,
+    pub(crate) keeper: Rc<Notify>,
     /// Zones became free, or the keeper found that none will.
     pub(crate) room: Notify,
     /// A controller may have something to do.
@@ -45,6 +44,21 @@ pub(crate) struct Wakes {
     pub(crate) released: Notify,
     /// The volume has stopped.
     pub(crate) stopped: Notify,
+}
+
+impl Wakes {
+    fn new(state: &State) -> Self {
+        Self {
+            keeper: state.zones.keeper(),
+            room: Notify::new(),
+            control: Notify::new(),
+            idle: Notify::new(),
+            ended: Notify::new(),
+            landed: Notify::new(),
+            released: Notify::new(),
+            stopped: Notify::new(),
+        }
+    }
 }
 
 /// An open volume.
@@ -88,8 +102,8 @@ impl Engine {
                 }
                 .boxed_local()
             });
-            let (rt, state, whole) = (rt.clone(), RefCell::new(state), Mutex::new(()));
-            let (wakes, closing, keeping) = (Wakes::default(), Cell::new(false), Cell::new(Keeping::Ended));
+            let (rt, wakes, state, whole) = (rt.clone(), Wakes::new(&state), RefCell::new(state), Mutex::new(()));
+            let (closing, keeping) = (Cell::new(false), Cell::new(Keeping::Ended));
             let last_call = Cell::new(rt.now());
             Self { rt, options, drive, sequence, log, checkpoints, state, whole, wakes, last_call, closing, keeping }
         })
@@ -133,23 +147,17 @@ impl Engine {
     /// Makes every completed write durable. If that fails, writes may be lost of which callers think that they only have to be
     /// flushed, so the volume stops.
     pub(crate) async fn flush(&self) -> Result<(), Failure> {
-        let written: Vec<_> = {
+        let written = {
             let state = self.state.borrow();
             state.running()?;
-            let zones = state.frontiers.iter().filter_map(|frontier| frontier.zone);
-            zones.filter_map(|zone| state.zones.get(zone).map(|entry| (zone, entry.epoch, entry.next))).collect()
+            state.zones.written()
         };
         if let Err(error) = self.drive.flush.flush().await {
             let failure = Failure::from(error);
             self.stop(failure.clone());
             return Err(failure);
         }
-        let mut state = self.state.borrow_mut();
-        for (zone, epoch, next) in written {
-            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
-                entry.durable = entry.durable.max(next);
-            }
-        }
+        self.state.borrow_mut().zones.mark_durable(&written);
         Ok(())
     }
 
@@ -162,7 +170,7 @@ impl Engine {
                 state.stopped = Some(failure.clone());
             }
             let deferred: Vec<_> = state.router.drain().collect();
-            state.frontiers.iter_mut().flat_map(|frontier| frontier.drain()).chain(deferred).collect()
+            state.frontiers.iter_mut().flat_map(|frontier| frontier.queue.drain(..)).chain(deferred).collect()
         };
         for done in waiting.into_iter().filter_map(|piece| piece.done) {
             let _ = done.send(Err(failure.clone()));

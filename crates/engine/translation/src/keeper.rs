@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use futures_util::future::select;
 
-use shingle_base::ZoneId;
-
 use crate::engine::{Engine, Keeping};
 use crate::failure::Failure;
 use crate::format::Entry;
 use crate::room::{COPY_RESERVE, FREE_MIN};
 use crate::state::State;
-use crate::zones::{Status, Zone};
+use crate::zones::Vacated;
 
 impl Engine {
     /// Too few zones are free.
@@ -62,7 +60,7 @@ impl Engine {
             self.checkpoint().await?;
             return Ok(true);
         }
-        if std::mem::take(&mut self.state.borrow_mut().emptied) && self.free_empty_zones().await? {
+        if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
             return Ok(true);
         }
         let wanted = {
@@ -89,7 +87,7 @@ impl Engine {
             return Ok(true);
         }
         let mut state = self.state.borrow_mut();
-        state.hopeless = state.zones.free() <= COPY_RESERVE && !state.zones.iter().any(|(_, zone)| is_empty(zone));
+        state.hopeless = state.zones.free() <= COPY_RESERVE && !state.zones.iter().any(|(_, zone)| zone.is_empty());
         if state.hopeless {
             self.wakes.room.notify_waiters();
         }
@@ -100,43 +98,32 @@ impl Engine {
     /// A checkpoint makes half of the zones free that are `wanted`, or some while writers wait.
     fn is_checkpoint_worth(&self, wanted: u32) -> bool {
         let state = self.state.borrow();
-        let uncovered = state.zones.iter().filter(|(_, zone)| is_empty(zone) && !zone.covered).count() as u32;
+        let uncovered = state.zones.iter().filter(|(_, zone)| zone.is_empty() && !zone.own.covered).count() as u32;
         uncovered > 0 && (uncovered * 2 >= wanted || state.zones.free() <= COPY_RESERVE)
     }
 
     /// Frees the zones in which nothing lives (TL-RESET-1). False if there is none.
     pub(crate) async fn free_empty_zones(self: &Rc<Self>) -> Result<bool, Failure> {
-        let may_end = |zone: &Zone| is_empty(zone) && zone.covered && zone.pins == 0 && zone.unsettled == 0;
-        let any = self.state.borrow().zones.iter().any(|(_, zone)| may_end(zone));
-        if !any {
+        // All that displaced their sectors becomes durable. They are chosen before, for others may become empty meanwhile.
+        let chosen = self.state.borrow().zones.vacant(|zone| zone.own.covered);
+        if chosen.is_empty() {
             return Ok(false);
         }
-        // All that displaced their sectors becomes durable. They are chosen before, for others may become empty meanwhile.
-        let chosen: Vec<(ZoneId, u64)> = {
-            let state = self.state.borrow();
-            state.zones.iter().filter(|(_, zone)| may_end(zone)).map(|(id, zone)| (id, zone.epoch)).collect()
-        };
         self.flush().await?;
         self.journal_room().await?;
         let mut ended = Vec::with_capacity(chosen.len());
         {
             let mut state = self.state.borrow_mut();
             for (id, epoch) in chosen {
-                let Some(zone) = state.zones.get_mut(id).filter(|zone| zone.epoch == epoch && may_end(zone)) else {
-                    continue;
-                };
-                if zone.broken {
-                    state.zones.bury(id);
-                    continue;
+                // It is in no checkpoint from here on, as its entry lies before that of any later one.
+                if state.zones.vacate(id, epoch) == Some(Vacated::Reset) {
+                    ended.push((id, self.journal(&Entry::Reset { zone: id, epoch }, self.sequence.next())));
                 }
-                // It is in no table from here on, as its entry lies before that of any later checkpoint.
-                *zone = Zone::default();
-                ended.push((id, self.journal(&Entry::Reset { zone: id, epoch }, self.sequence.next())));
             }
         }
         for (zone, journaled) in ended {
             journaled.await?;
-            let clean = self.reset_device(zone).await?;
+            let clean = self.reset(zone).await?;
             let mut state = self.state.borrow_mut();
             state.zones.add_free(zone, !clean);
             state.counters.freed += 1;
@@ -145,8 +132,4 @@ impl Engine {
         }
         Ok(true)
     }
-}
-
-fn is_empty(zone: &Zone) -> bool {
-    zone.status == Status::Closed && zone.live == 0
 }

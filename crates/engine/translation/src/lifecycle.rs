@@ -10,7 +10,6 @@ use crate::engine::{Engine, Keeping};
 use crate::state::State;
 use crate::stats::VolumeStats;
 use crate::write::{COPIES, HEAD, TAKEN, of_writes};
-use crate::zones::Status;
 
 /// Sectors whose mapping is looked up in one step.
 const MAPPED_STEP: u64 = 1 << 16;
@@ -18,6 +17,7 @@ const MAPPED_STEP: u64 = 1 << 16;
 impl Engine {
     pub(crate) async fn close(self: &Rc<Self>) -> StoreResult<()> {
         self.closing.set(true);
+        self.drive.zones.end();
         self.wakes.control.notify_waiters();
         self.writes_done().await;
         if self.keeping.get() == Keeping::Works {
@@ -46,7 +46,7 @@ impl Engine {
             });
         }
         let of = |counts: &BTreeMap<ZoneId, u64>, zone: ZoneId| counts.get(&zone).copied().unwrap_or(0);
-        state.zones.iter().all(|(id, zone)| (zone.live, zone.kept) == (of(&counted, id), of(&kept, id)))
+        state.zones.iter().all(|(id, zone)| (zone.live, zone.own.kept) == (of(&counted, id), of(&kept, id)))
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {
@@ -54,14 +54,14 @@ impl Engine {
         let zones = || state.zones.iter().map(|(_, zone)| zone);
         VolumeStats {
             counters: state.counters,
-            sectors_mapped: zones().map(|zone| zone.live).sum(),
-            sectors_kept: zones().map(|zone| zone.kept).sum(),
+            sectors_mapped: state.zones.live(),
+            sectors_kept: zones().map(|zone| zone.own.kept).sum(),
             snapshots: state.maps.snapshots.len() as u32,
             extents: state.maps.extents(),
             map_bytes: state.maps.memory_bytes(),
             zones: zones().count() as u32,
             zones_free: state.zones.free(),
-            zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
+            zones_broken: state.zones.broken(),
         }
     }
 

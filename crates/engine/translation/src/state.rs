@@ -12,7 +12,7 @@ use crate::room::COPY_RESERVE;
 use crate::snapshot::{Fate, Maps};
 use crate::stats::Counters;
 use crate::write::{COPIES, Frontier, Router, STREAMS, of_writes};
-use crate::zones::ZoneTable;
+use crate::zones::{ZoneTable, add_kept, take_kept};
 
 /// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,6 @@ pub(crate) struct State {
     pub(crate) shape: Shape,
     /// Zones that the drive allows to be open, or active, at once.
     pub(crate) open_max: Option<u32>,
-    /// Zones that were opened, those of earlier lives not counted.
-    pub(crate) opened: u64,
     /// Writers leave so many blocks free, for a while.
     pub(crate) low_water: Option<LowWater>,
     /// Free zones below which a controller wants to be told; the volume's own number if that is higher.
@@ -63,8 +61,6 @@ pub(crate) struct State {
     pub(crate) stopped: Option<Failure>,
     /// The keeper found nothing that would make room.
     pub(crate) hopeless: bool,
-    /// A closed zone has become empty since the keeper looked.
-    pub(crate) emptied: bool,
     pub(crate) counters: Counters,
 }
 
@@ -78,7 +74,6 @@ impl State {
             open_max,
             frontiers: Default::default(),
             router: Router::default(),
-            opened: 0,
             low_water: None,
             wanted_free: 0,
             reclaim: false,
@@ -88,7 +83,6 @@ impl State {
             saved: Bytes::new(),
             stopped: None,
             hopeless: false,
-            emptied: false,
             counters: Counters::default(),
         }
     }
@@ -100,12 +94,12 @@ impl State {
 
     /// Gives sectors of the volume a place, or none. (TL-ZONE-1)
     pub(crate) fn place(&mut self, lba: u64, sectors: u64, place: Option<Place>) {
-        let Self { maps, zones, emptied, shape, .. } = self;
+        let Self { maps, zones, shape, .. } = self;
         maps.write(lba..lba + sectors, place, |Extent { sectors, place, .. }, fate| {
             let zone = shape.zone_of(place);
             match fate {
-                Fate::Freed => *emptied |= zones.take_live(zone, u64::from(sectors)),
-                Fate::Kept => zones.add_kept(zone, u64::from(sectors)),
+                Fate::Freed => zones.take_live(zone, u64::from(sectors)),
+                Fate::Kept => add_kept(zones, zone, u64::from(sectors)),
             }
         });
         if let Some(place) = place {
@@ -118,9 +112,9 @@ impl State {
         let (live, kept) = self.maps.relocate(moved);
         let [from, to] = [moved.from, moved.to].map(|place| self.shape.zone_of(place));
         self.zones.add_live(to, live + kept);
-        self.zones.add_kept(to, kept);
-        self.zones.take_kept(from, kept);
-        self.emptied |= self.zones.take_live(from, live + kept);
+        add_kept(&mut self.zones, to, kept);
+        take_kept(&mut self.zones, from, kept);
+        self.zones.take_live(from, live + kept);
     }
 
     /// Blocks that writers may still use.
@@ -133,7 +127,7 @@ impl State {
 
     /// A stream has nothing to write.
     pub(crate) fn is_idle(&self, stream: u8) -> bool {
-        self.frontiers[usize::from(stream)].is_idle()
+        !self.frontiers[usize::from(stream)].is_busy()
     }
 
     /// A stream that has no zone may open one: the drive's limits leave it to the log, to the volume's own cleaner, and to one zone that is being left.

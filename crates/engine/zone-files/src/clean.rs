@@ -17,10 +17,9 @@ use crate::engine::{After, Engine};
 use crate::error::{FilesErrorKind, FilesResult};
 use crate::extent::{Extent, Extents};
 use crate::format::Op;
-use crate::read::Pin;
 use crate::state::State;
 use crate::write::{COPIES, Copying, Piece, Target};
-use crate::zones::{Status, Zone};
+use crate::zones::Zone;
 
 /// Bytes that are copied before the journal hears of them.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -38,18 +37,13 @@ impl Engine {
     pub(crate) fn victim(&self) -> Option<ZoneId> {
         let state = self.state.borrow();
         let free = state.zones.free();
-        let closed = || {
-            state
-                .zones
-                .iter()
-                .filter(|(_, zone)| zone.status == Status::Closed && !zone.stuck && !zone.tried && zone.live > 0)
-        };
+        let closed = || state.zones.candidates().filter(|(_, zone)| !zone.own.tried);
         if free > self.options.low_water
             && let Some((zone, _)) = closed().find(|(_, zone)| zone.broken)
         {
             return Some(zone);
         }
-        let waits = state.lanes.all.iter().any(|lane| lane.waits);
+        let waits = state.lanes.all.iter().any(|lane| lane.own.waits);
         if free >= self.options.low_water && !waits {
             return None;
         }
@@ -58,7 +52,7 @@ impl Engine {
         let least = if waits { 2 } else { blocks / 8 };
         let gain = |zone: &Zone| blocks.saturating_sub(zone.live + least);
         let score = |zone: &Zone| {
-            let age = state.opened.saturating_sub(zone.order) + 1;
+            let age = state.zones.opened().saturating_sub(zone.order) + 1;
             let age = if waits { 1 } else { age };
             gain(zone).saturating_mul(1024).saturating_mul(age) / (zone.live + 1)
         };
@@ -68,7 +62,7 @@ impl Engine {
 
     /// Copies all that lives in a zone elsewhere.
     pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> FilesResult<()> {
-        let pin = Pin::new(self, victim);
+        let pin = self.state.borrow().zones.pin(victim);
         let (mut unreadable, mut no_room, mut given) = (false, false, 0);
         let mut batch: Vec<Moved> = Vec::new();
         let mut batched = 0;
@@ -97,12 +91,13 @@ impl Engine {
         given += self.give(batch).await?;
         drop(pin);
         let mut state = self.state.borrow_mut();
-        state.emptied = true;
         state.counters.cleaned += u64::from(!unreadable && !no_room);
-        if let Some(entry) = state.zones.get_mut(victim) {
-            entry.stuck |= unreadable;
+        if unreadable {
+            state.zones.note_stuck(victim);
+        }
+        if let Some(own) = state.zones.own_mut(victim) {
             // Nothing moved: entries that are on their way free its blocks, or nobody can.
-            entry.tried |= no_room || given == 0;
+            own.tried |= no_room || given == 0;
         }
         Ok(())
     }

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
 use shingle_record::{MetaLogConfig, RecordPlace};
-use shingle_zone_kit::Flusher;
+use shingle_runtime::Runtime;
+use shingle_zone_kit::{Flusher, ZoneCommands};
 use shingle_zoned::{Geometry, ZonedDevice};
 
 use crate::format::META_ZONE_KIND;
@@ -16,16 +17,18 @@ pub(crate) struct Drive {
     pub(crate) dev: Rc<dyn ZonedDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) flush: Flusher,
+    /// Commands on zones.
+    pub(crate) zones: ZoneCommands,
     pub(crate) store: StoreId,
     pub(crate) layout: Layout,
     pub(crate) payload: Payload,
 }
 
 impl Drive {
-    pub(crate) fn new(dev: Rc<dyn ZonedDevice>, store: StoreId, layout: Layout) -> Self {
+    pub(crate) fn new(rt: &Runtime, dev: Rc<dyn ZonedDevice>, store: StoreId, layout: Layout) -> Self {
         let (geometry, flush) = (dev.geometry().clone(), Flusher::new(dev.clone()));
-        let payload = Payload::of(&geometry);
-        Self { dev, geometry, flush, store, layout, payload }
+        let (zones, payload) = (ZoneCommands::new(rt, dev.clone()), Payload::of(&geometry));
+        Self { dev, geometry, flush, zones, store, layout, payload }
     }
 
     /// Address of a zone's block.

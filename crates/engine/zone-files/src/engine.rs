@@ -31,10 +31,9 @@ pub(crate) enum Keeping {
 }
 
 /// Wakes of tasks.
-#[derive(Default)]
 pub(crate) struct Wakes {
     /// The keeper has something to do.
-    pub(crate) keeper: Notify,
+    pub(crate) keeper: Rc<Notify>,
     /// Zones became free.
     pub(crate) room: Notify,
     /// Bytes were written, or there is no room for them.
@@ -43,6 +42,13 @@ pub(crate) struct Wakes {
     pub(crate) journaled: Notify,
     /// The keeper has ended.
     pub(crate) ended: Notify,
+}
+
+impl Wakes {
+    fn new(state: &State) -> Self {
+        let keeper = state.zones.keeper();
+        Self { keeper, room: Notify::new(), landed: Notify::new(), journaled: Notify::new(), ended: Notify::new() }
+    }
 }
 
 /// Effects of a journal entry once it is durable. (ZF-JOURNAL-1)
@@ -93,7 +99,7 @@ impl Engine {
                 }
                 .boxed_local()
             });
-            let (rt, state, wakes) = (rt.clone(), RefCell::new(state), Wakes::default());
+            let (rt, wakes, state) = (rt.clone(), Wakes::new(&state), RefCell::new(state));
             let (read_only, closing, keeping) = (Cell::new(false), Cell::new(false), Cell::new(Keeping::Ended));
             Self { rt, options, drive, sequence, log, checkpoints, state, wakes, read_only, closing, keeping }
         })
@@ -219,23 +225,17 @@ impl Engine {
     /// Makes every completed write durable. If that fails, writes may be lost of which callers think that they only have to be
     /// flushed, so the files stop.
     pub(crate) async fn flush(&self) -> FilesResult<()> {
-        let written: Vec<_> = {
+        let written = {
             let state = self.state.borrow();
             state.running()?;
-            let open = state.lanes.all.iter().filter_map(|lane| lane.zone);
-            open.filter_map(|zone| state.zones.get(zone).map(|entry| (zone, entry.epoch, entry.next))).collect()
+            state.zones.written()
         };
         if let Err(error) = self.drive.flush.flush().await {
             let failure = FilesError::from(error);
             self.stop(&failure);
             return Err(failure);
         }
-        let mut state = self.state.borrow_mut();
-        for (zone, epoch, next) in written {
-            if let Some(entry) = state.zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
-                entry.durable = entry.durable.max(next);
-            }
-        }
+        self.state.borrow_mut().zones.mark_durable(&written);
         Ok(())
     }
 

@@ -19,7 +19,6 @@ use crate::names::Place;
 use crate::recovery::{RecoveryReport, find};
 use crate::stats::FilesStats;
 use crate::tree::Child;
-use crate::zones::Status;
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,7 +289,7 @@ impl ZoneFiles {
         let (files, directories) = state.tree.counts();
         let zone_bytes = self.engine.drive.layout.zone_bytes();
         let usable = zones().filter(|zone| !zone.broken).count() as u64;
-        let live = zones().map(|zone| zone.live).sum::<u64>();
+        let live = state.zones.live();
         let kept = Blocks(zones().filter(|zone| !zone.broken).map(|zone| zone.live).sum()).bytes();
         FilesStats {
             counters: state.counters,
@@ -302,8 +301,8 @@ impl ZoneFiles {
             free_bytes: usable.saturating_sub(KEPT_FREE).saturating_mul(zone_bytes).saturating_sub(kept),
             zones: zones().count() as u32,
             zones_free: state.zones.free(),
-            zones_open: zones().filter(|zone| zone.status == Status::Open).count() as u32,
-            zones_broken: zones().filter(|zone| zone.broken || zone.status == Status::Dead).count() as u32,
+            zones_open: state.zones.open_zones().len() as u32,
+            zones_broken: state.zones.broken(),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::engine::{After, Engine, Keeping};
 use crate::error::FilesResult;
 use crate::format::Op;
 use crate::write::reserve;
-use crate::zones::{Status, Zone};
+use crate::zones::Vacated;
 
 impl Engine {
     /// Works until the files are closed or stop.
@@ -38,14 +38,14 @@ impl Engine {
             self.checkpoint().await?;
             return Ok(true);
         }
-        if std::mem::take(&mut self.state.borrow_mut().emptied) && self.free_empty_zones().await? {
+        if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
             return Ok(true);
         }
         if let Some(victim) = self.victim() {
             self.clean(victim).await?;
             return Ok(true);
         }
-        let waits = self.state.borrow().lanes.all.iter().any(|lane| lane.waits);
+        let waits = self.state.borrow().lanes.all.iter().any(|lane| lane.own.waits);
         if !waits || self.state.borrow().zones.iter().any(|(_, zone)| zone.is_empty() && !zone.broken) {
             // An empty zone waits for those who read it, and they wake the keeper.
             return Ok(false);
@@ -59,7 +59,7 @@ impl Engine {
         }
         let mut state = self.state.borrow_mut();
         let free = state.zones.free();
-        if state.lanes.all.iter().enumerate().any(|(lane, entry)| entry.waits && free > reserve(lane)) {
+        if state.lanes.all.iter().enumerate().any(|(lane, entry)| entry.own.waits && free > reserve(lane)) {
             // One that waits may take a zone, and has only not looked yet.
             drop(state);
             self.wakes.room.notify_waiters();
@@ -75,27 +75,21 @@ impl Engine {
 
     /// Frees the zones in which nothing lives (ZF-RESET-1). False if there is none.
     pub(crate) async fn free_empty_zones(self: &Rc<Self>) -> FilesResult<bool> {
-        let may_end = |zone: &Zone| zone.is_empty() && zone.pins == 0;
-        let any = self.state.borrow().zones.iter().any(|(_, zone)| may_end(zone));
-        if !any {
+        if self.state.borrow().zones.vacant(|_| true).is_empty() {
             return Ok(false);
         }
         self.journal_room().await?;
         let mut ended = Vec::new();
         let ops: Vec<Op> = {
             let mut state = self.state.borrow_mut();
-            let empty = state.zones.iter().filter(|(_, zone)| may_end(zone));
-            let empty: Vec<(ZoneId, u64, bool)> = empty.map(|(id, zone)| (id, zone.epoch, zone.broken)).collect();
-            for (zone, _, broken) in &empty {
-                if *broken {
-                    state.zones.bury(*zone);
-                } else if let Some(entry) = state.zones.get_mut(*zone) {
-                    // It is in no table from here on, as its entry lies before that of any later checkpoint.
-                    *entry = Zone::default();
-                    ended.push(*zone);
+            let empty = state.zones.vacant(|_| true);
+            for &(zone, epoch) in &empty {
+                // It is in no checkpoint from here on, as its entry lies before that of any later one.
+                if state.zones.vacate(zone, epoch) == Some(Vacated::Reset) {
+                    ended.push(zone);
                 }
             }
-            empty.into_iter().map(|(zone, epoch, _)| Op::Reset { zone, epoch }).collect()
+            empty.into_iter().map(|(zone, epoch)| Op::Reset { zone, epoch }).collect()
         };
         let mut entry = 0;
         for some in ops.chunks(64) {
@@ -103,10 +97,11 @@ impl Engine {
         }
         self.journaled(entry).await?;
         for zone in ended {
-            let clean = self.reset_device(zone).await?;
+            let clean = self.reset(zone).await?;
             let mut state = self.state.borrow_mut();
             state.zones.add_free(zone, !clean);
-            state.zones.try_all_again();
+            // Copies that had no room may have some.
+            state.zones.all_own_mut().for_each(|own| own.tried = false);
             state.counters.freed += 1;
             state.full = false;
             drop(state);
@@ -133,12 +128,9 @@ impl Engine {
             let mut state = self.state.borrow_mut();
             state.lanes.spare.retain(|spare| *spare != zone);
             state.lanes.leaving += 1;
-            state.zones.get_mut(zone).map_or(0, |entry| {
-                entry.status = Status::Closed;
-                entry.epoch
-            })
+            state.zones.close(zone);
+            state.zones.get(zone).map_or(0, |entry| entry.epoch)
         };
-        self.state.borrow_mut().emptied = true;
         self.release(zone, epoch).await;
         self.state.borrow_mut().lanes.leaving -= 1;
     }
@@ -147,6 +139,7 @@ impl Engine {
     pub(crate) async fn close(self: &Rc<Self>) -> FilesResult<()> {
         self.writable()?;
         self.closing.set(true);
+        self.drive.zones.end();
         let written: Vec<u64> = self.state.borrow().active.keys().copied().collect();
         let mut result = Ok(());
         for serial in written {

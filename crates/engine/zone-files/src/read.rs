@@ -18,40 +18,13 @@ use crate::error::{FilesError, FilesErrorKind, FilesResult};
 use crate::extent::{Extent, RecordAt};
 use crate::format::Owner;
 use crate::write::cut;
+use crate::zones::Pin;
 
 /// Commands of one read that are under way at once.
 const DEPTH: usize = 8;
 
 /// Blocks of a command, but for those that one record makes necessary.
 const COMMAND_BLOCKS: u64 = 512;
-
-/// A zone that is not reset as long as this lives. (ZF-READ-2)
-pub(crate) struct Pin {
-    engine: Rc<Engine>,
-    zone: ZoneId,
-}
-
-impl Pin {
-    pub(crate) fn new(engine: &Rc<Engine>, zone: ZoneId) -> Self {
-        if let Some(entry) = engine.state.borrow_mut().zones.get_mut(zone) {
-            entry.pins += 1;
-        }
-        Self { engine: engine.clone(), zone }
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        let mut state = self.engine.state.borrow_mut();
-        let Some(entry) = state.zones.get_mut(self.zone) else { return };
-        entry.pins -= 1;
-        if entry.pins == 0 && entry.is_empty() {
-            state.emptied = true;
-            drop(state);
-            self.engine.wakes.keeper.notify_one();
-        }
-    }
-}
 
 /// Bytes of some records that follow each other.
 struct Fetch {
@@ -62,6 +35,7 @@ struct Fetch {
     blocks: (u32, u32),
     /// Records, and the bytes of each that are wanted.
     parts: Vec<(RecordAt, SlicePlan)>,
+    /// ZF-READ-2.
     _pin: Pin,
 }
 
@@ -156,7 +130,7 @@ impl Engine {
                 _ => {
                     parts.extend(fetch.take().map(Part::Fetch));
                     let (blocks, records) = ((first, last), vec![(record, plan)]);
-                    let pin = Pin::new(self, zone);
+                    let pin = self.state.borrow().zones.pin(zone);
                     fetch = Some(Fetch { serial, zone, epoch, blocks, parts: records, _pin: pin });
                 }
             }

@@ -62,8 +62,6 @@ pub(crate) struct State {
     pub(crate) active: BTreeMap<u64, Active>,
     pub(crate) zones: ZoneTable,
     pub(crate) lanes: Lanes,
-    /// Zones that were opened, those of earlier lives not counted.
-    pub(crate) opened: u64,
     /// Extents of all files.
     pub(crate) extents: u64,
     /// Paths that are locked.
@@ -74,8 +72,6 @@ pub(crate) struct State {
     pub(crate) stopped: Option<FilesError>,
     /// The keeper found nothing that would make room.
     pub(crate) full: bool,
-    /// A closed zone has become empty since the keeper looked.
-    pub(crate) emptied: bool,
     pub(crate) counters: Counters,
 }
 
@@ -87,13 +83,11 @@ impl State {
             active: BTreeMap::new(),
             zones,
             lanes: Lanes::new(layout.open_max),
-            opened: 0,
             extents,
             locks: BTreeSet::new(),
             durable_entry: 0,
             stopped: None,
             full: false,
-            emptied: false,
             counters: Counters::default(),
         }
     }
@@ -122,7 +116,10 @@ impl State {
     pub(crate) fn free(&mut self, blocks: impl IntoIterator<Item = (ZoneId, u64)>) {
         for (zone, blocks) in blocks {
             self.full = false;
-            self.emptied |= self.zones.take_live(zone, blocks);
+            self.zones.take_live(zone, blocks);
+            if let Some(own) = self.zones.own_mut(zone) {
+                own.tried = false;
+            }
         }
     }
 
@@ -157,7 +154,7 @@ impl State {
 
     /// All metadata, as operations for a checkpoint.
     pub(crate) fn ops(&self) -> Vec<Op> {
-        let used = self.zones.iter().filter(|(_, zone)| matches!(zone.status, Status::Open | Status::Closed));
+        let used = self.zones.iter().filter(|(_, zone)| zone.is_used());
         let mut ops = Vec::new();
         for (zone, entry) in used {
             let epoch = entry.epoch;

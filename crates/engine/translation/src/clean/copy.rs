@@ -11,8 +11,8 @@ use crate::engine::{Engine, Keeping};
 use crate::failure::Failure;
 use crate::layout::Shape;
 use crate::map::Extent;
-use crate::read::Pin;
 use crate::write::{Origin, Piece};
+use crate::zones::Pin;
 
 /// Bytes that are read and written together.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -73,9 +73,7 @@ impl Engine {
                 Err(error) => {
                     let mut state = self.state.borrow_mut();
                     state.running()?;
-                    if let Some(zone) = state.zones.get_mut(self.drive.layout.shape.zone_of(extent.place)) {
-                        zone.stuck = true;
-                    }
+                    state.zones.note_stuck(self.drive.layout.shape.zone_of(extent.place));
                     tracing::warn!(lba = extent.lba, %error, "sectors cannot be copied; they stay where they are");
                     copied.unreadable += u64::from(extent.sectors);
                     continue;

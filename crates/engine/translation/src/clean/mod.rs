@@ -13,7 +13,6 @@ use shingle_store_api::StoreErrorKind;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::read::Pin;
 use crate::write::COPIES;
 
 pub use copy::Copied;
@@ -37,7 +36,7 @@ impl Engine {
 
     /// Extents in a zone, by window.
     pub(crate) async fn living_in(self: &Rc<Self>, zone: ZoneId) -> Sources {
-        let pins = vec![Pin::new(self, zone)];
+        let pins = vec![self.state.borrow().zones.pin(zone)];
         let (shape, mut extents) = (self.drive.layout.shape, Vec::new());
         let snapshots =
             self.state.borrow().maps.snapshots.iter().map(|snapshot| Some(snapshot.number)).collect::<Vec<_>>();

@@ -11,7 +11,6 @@ use super::{Control, PATIENCE, ZoneName};
 use crate::clean::{Copied, Sources};
 use crate::failure::Failure;
 use crate::map::Extent;
-use crate::read::Pin;
 use crate::state::LowWater;
 use crate::write::{HEAD, Route, TAKEN};
 
@@ -109,7 +108,7 @@ impl Control {
         if extents.len() > COPY_EXTENTS_MAX {
             return Err(refused("the ranges have more than a million extents: copy them in parts"));
         }
-        let pins = zones.into_iter().map(|zone| Pin::new(&self.engine, zone)).collect();
+        let pins = zones.into_iter().map(|zone| self.engine.state.borrow().zones.pin(zone)).collect();
         Ok(Sources { windows: vec![extents], pins })
     }
 

@@ -110,9 +110,9 @@ impl Control {
                 (Status::Closed, true) => ZoneUse::Copied,
             },
             live: zone.live,
-            kept: zone.kept,
+            kept: zone.own.kept,
             blocks: zone.next,
-            age: state.opened - zone.order,
+            age: state.zones.opened() - zone.order,
             run: is_run(zone.stream),
             stuck: zone.stuck,
         };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
+use shingle_base::{BLOCK_SIZE, Blocks};
 use shingle_record::PairSliceError;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::{DeviceErrorKind, read_patiently};
@@ -16,42 +16,16 @@ use crate::engine::Engine;
 use crate::map::Extent;
 use crate::payload::Placed;
 use crate::place::Place;
+use crate::zones::Pin;
 
 /// Commands of one read that are under way at once.
 const DEPTH: usize = 16;
-
-/// A zone that is not reset as long as this lives. (TL-READ-2)
-pub(crate) struct Pin {
-    engine: Rc<Engine>,
-    zone: ZoneId,
-}
-
-impl Pin {
-    pub(crate) fn new(engine: &Rc<Engine>, zone: ZoneId) -> Self {
-        if let Some(entry) = engine.state.borrow_mut().zones.get_mut(zone) {
-            entry.pins += 1;
-        }
-        Self { engine: engine.clone(), zone }
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        let mut state = self.engine.state.borrow_mut();
-        let Some(entry) = state.zones.get_mut(self.zone) else { return };
-        entry.pins -= 1;
-        if entry.pins == 0 && entry.live == 0 {
-            state.emptied = true;
-            drop(state);
-            self.engine.wakes.keeper.notify_one();
-        }
-    }
-}
 
 /// A run that is to be read: pinned, and of a known generation.
 pub(super) struct Fetch {
     pub(super) run: Run,
     epoch: u64,
+    /// TL-READ-2.
     _pin: Pin,
 }
 
@@ -138,8 +112,9 @@ impl Engine {
     }
 
     pub(super) fn pinned(self: &Rc<Self>, run: Run) -> Fetch {
-        let epoch = self.state.borrow().zones.get(run.zone).map_or(0, |entry| entry.epoch);
-        Fetch { epoch, _pin: Pin::new(self, run.zone), run }
+        let zones = &self.state.borrow().zones;
+        let epoch = zones.get(run.zone).map_or(0, |entry| entry.epoch);
+        Fetch { epoch, _pin: zones.pin(run.zone), run }
     }
 
     pub(super) async fn fetch(&self, fetch: Fetch) -> (Fetch, StoreResult<Bytes>) {

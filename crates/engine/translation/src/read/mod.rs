@@ -8,5 +8,4 @@ mod fetch;
 mod places;
 mod plan;
 
-pub(crate) use fetch::Pin;
 use plan::{Reach, Run};

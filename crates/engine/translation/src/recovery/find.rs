@@ -26,7 +26,7 @@ pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Option
     let opened = MetaLog::open(rt, &dev, log_config(store, &layout, depth), sequence.clone()).await;
     let (log, recovered) = opened.map_err(log_error)?;
     report.mended.extend(recovered.mended.iter().copied());
-    let drive = Drive::new(dev, store, layout);
+    let drive = Drive::new(rt, dev, store, layout);
     let mut loaded = load::load(recovered, &drive)?;
     let zones = scan::scan(rt, &drive, &loaded, depth, &mut report).await?;
     report.refuse_unless(options.accept_loss)?;

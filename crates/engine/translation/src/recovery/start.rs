@@ -19,7 +19,7 @@ use crate::map::Extent;
 use crate::place::Place;
 use crate::snapshot::Maps;
 use crate::state::State;
-use crate::zones::{Status, Zone, ZoneTable};
+use crate::zones::{Own, Status, Zone, ZoneTable, add_kept};
 
 /// Zones that streams go on in, by stream.
 type Frontiers = BTreeMap<u8, ZoneId>;
@@ -47,11 +47,9 @@ pub(super) fn table(
             continue;
         };
         let is_frontier = frontiers.get(&known.stream) == Some(&zone);
-        if let Some(entry) = table.get_mut(zone) {
-            let status = if is_frontier { Status::Open } else { Status::Closed };
-            let (stream, epoch, covered) = (known.stream, known.epoch, known.whole);
-            *entry = Zone { status, stream, epoch, next: *end, durable: *end, covered, broken, ..Zone::default() };
-        }
+        let status = if is_frontier { Status::Open } else { Status::Closed };
+        let (stream, epoch, own) = (known.stream, known.epoch, Own { covered: known.whole, kept: 0 });
+        table.restore(zone, Zone { status, stream, epoch, next: *end, durable: *end, broken, own, ..Zone::default() });
         if !is_frontier && known.end.is_none() {
             let release = !broken && info.state != ZoneState::Full && info.state != ZoneState::Empty;
             endings.push(Ending::Close { zone, epoch: known.epoch, end: *end, release });
@@ -81,10 +79,9 @@ fn count(drive: &Drive, maps: &Maps, table: &mut ZoneTable, report: &mut Recover
     for (at, map) in maps.all().enumerate() {
         map.within(0..u64::MAX, |Extent { sectors, place, .. }| {
             let (zone, sectors) = (drive.layout.shape.zone_of(place), u64::from(sectors));
-            let held = table.get(zone).is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
-            if held {
+            if table.get(zone).is_some_and(Zone::is_used) {
                 table.add_live(zone, sectors);
-                table.add_kept(zone, if at > 0 { sectors } else { 0 });
+                add_kept(table, zone, if at > 0 { sectors } else { 0 });
             } else if place != Place::HOLE {
                 report.sectors_lost += sectors;
             }
@@ -123,14 +120,12 @@ impl Found {
                 Ending::Close { zone, epoch, release: true, .. } => engine.release(zone, epoch).await,
                 Ending::Close { .. } => {}
                 Ending::Reset(zone) => {
-                    let clean = engine.reset_device(zone).await?;
-                    if let Some(entry) = engine.state.borrow_mut().zones.get_mut(zone) {
-                        entry.dirty = !clean;
-                    }
+                    let clean = engine.reset(zone).await?;
+                    engine.state.borrow_mut().zones.set_dirty(zone, !clean);
                 }
             }
         }
-        engine.state.borrow_mut().emptied = true;
+        engine.state.borrow().zones.note_emptied();
         engine.keeping.set(Keeping::Works);
         engine.rt.spawn_detached(engine.clone().keep());
         Ok((engine, report))
@@ -149,8 +144,7 @@ impl Engine {
         for map in maps.all_mut() {
             let mut nowhere = Vec::new();
             map.within(0..u64::MAX, |extent| {
-                let zone = zones.get(shape.zone_of(extent.place));
-                let held = zone.is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
+                let held = zones.get(shape.zone_of(extent.place)).is_some_and(Zone::is_used);
                 if !held && extent.place.is_stored() {
                     nowhere.push(extent);
                 }

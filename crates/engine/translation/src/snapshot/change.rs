@@ -14,7 +14,8 @@ use crate::layout::Layout;
 use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
 use crate::state::State;
-use crate::write::of_writes;
+use crate::write::{of_writes, waiting};
+use crate::zones::take_kept;
 
 /// Snapshots at most: a sector of the oldest is looked up in the maps of all.
 const SNAPSHOTS_MAX: usize = 1024;
@@ -58,7 +59,7 @@ impl Engine {
             {
                 let state = self.state.borrow();
                 state.running()?;
-                if of_writes().all(|stream| state.frontiers[usize::from(stream)].flying.is_empty()) {
+                if of_writes().all(|stream| state.frontiers[usize::from(stream)].own.flying.is_empty()) {
                     return Ok(held);
                 }
             }
@@ -210,7 +211,7 @@ impl State {
     /// all writes that wait change sectors that the newest snapshot lacks, each of them an extent. (TL-SNAP-5)
     fn has_room(&self, layout: &Layout, growth: u64, cuts: u64) -> bool {
         let deferred = self.router.deferred();
-        let frontiers = of_writes().map(|stream| self.frontiers[usize::from(stream)].waiting());
+        let frontiers = of_writes().map(|stream| waiting(&self.frontiers[usize::from(stream)]));
         let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
         let (pieces, sectors) = frontiers.fold(deferred, sum);
         // A sector that is changed is an extent in two maps at most, and cuts those at the ends of its piece.
@@ -221,11 +222,13 @@ impl State {
 
     /// As [`Maps::dissolve`](super::Maps::dissolve).
     fn dissolve(&mut self, number: u64, most: usize) -> bool {
-        let Self { maps, zones, shape, emptied, .. } = self;
+        let Self { maps, zones, shape, .. } = self;
         maps.dissolve(number, most, |Extent { sectors, place, .. }| {
             let (zone, sectors) = (shape.zone_of(place), u64::from(sectors));
-            zones.take_kept(zone, sectors);
-            *emptied |= place != Place::LOST && zones.take_live(zone, sectors);
+            take_kept(zones, zone, sectors);
+            if place != Place::LOST {
+                zones.take_live(zone, sectors);
+            }
         })
     }
 

@@ -19,8 +19,8 @@ impl Engine {
     pub(super) async fn enter_copies(self: &Rc<Self>, stream: u8, mut draft: Draft) -> Result<(), Failure> {
         {
             let mut state = self.state.borrow_mut();
-            self.advance(&mut state, &draft);
-            state.frontiers[usize::from(stream)].flying.clear();
+            self.advance(&mut state, draft.zone, draft.end);
+            state.frontiers[usize::from(stream)].own.flying.clear();
         }
         self.flush().await?;
         self.journal_room().await?;
@@ -73,9 +73,7 @@ impl Engine {
     fn journal_moves(self: &Rc<Self>, state: &mut State, moves: &[Move]) {
         let zones: BTreeSet<ZoneId> = moves.iter().map(|moved| self.drive.layout.shape.zone_of(moved.from)).collect();
         for zone in &zones {
-            if let Some(entry) = state.zones.get_mut(*zone) {
-                entry.unsettled += 1;
-            }
+            state.zones.hold(*zone);
         }
         let journaled = self.journal(&Entry::Moved(moves.to_vec()), self.sequence.next());
         let engine = self.clone();
@@ -85,11 +83,8 @@ impl Engine {
             }
             let mut state = engine.state.borrow_mut();
             for zone in zones {
-                if let Some(entry) = state.zones.get_mut(zone) {
-                    entry.unsettled -= 1;
-                }
+                state.zones.settle(zone);
             }
-            state.emptied = true;
             drop(state);
             engine.wakes.keeper.notify_one();
         });

@@ -41,7 +41,7 @@ impl DraftPair {
 
 impl Engine {
     /// Takes what fits the zone out of a stream's queue, and numbers it (TL-WRITE-1).
-    pub(super) fn draft(&self, stream: u8, zone: ZoneId) -> Draft {
+    pub(super) fn draft_for(&self, stream: u8, zone: ZoneId) -> Draft {
         let shape = self.drive.layout.shape;
         let mut state = self.state.borrow_mut();
         let (epoch, from) = state.zones.get(zone).map_or((0, shape.zone_blocks), |entry| (entry.epoch, entry.next));
@@ -92,7 +92,7 @@ impl Engine {
             draft.pairs.push(pair);
         }
         let pieces = draft.pairs.iter().flat_map(|pair| &pair.pieces);
-        state.frontiers[usize::from(stream)].flying = pieces.map(|piece| piece.lba..piece.end()).collect();
+        state.frontiers[usize::from(stream)].own.flying = pieces.map(|piece| piece.lba..piece.end()).collect();
         draft
     }
 

@@ -3,17 +3,103 @@
 use std::pin::pin;
 use std::rc::Rc;
 
+use bytes::Bytes;
+use futures_util::future::select;
+use shingle_base::ZoneId;
+use shingle_record::NameKind;
+use shingle_zone_kit::{Command, Writer, ZoneCommands, write_lane};
+use shingle_zoned::DeviceError;
+
 use super::draft::Draft;
 use super::piece::{Piece, pieces_of};
+use super::queue::{Frontier, Own};
 use super::stream::is_copy;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::place::Place;
 use crate::state::State;
-use bytes::Bytes;
-use futures_util::future::select;
-use shingle_base::ZoneId;
-use shingle_record::NameKind;
+
+/// The stream of a lane.
+fn stream_of(lane: usize) -> u8 {
+    lane as u8
+}
+
+impl Writer for Engine {
+    type Piece = Piece;
+    type Own = Own;
+    type Draft = Draft;
+    type Failure = Failure;
+
+    fn commands(&self) -> &ZoneCommands {
+        &self.drive.zones
+    }
+
+    fn lane<R>(&self, lane: usize, step: impl FnOnce(&mut Frontier) -> R) -> R {
+        step(&mut self.state.borrow_mut().frontiers[lane])
+    }
+
+    /// All that waits is needed; a volume that stops takes it out itself.
+    fn tidy(&self, _: usize) {}
+
+    async fn ready(self: &Rc<Self>, lane: usize) -> Result<Option<ZoneId>, Failure> {
+        let stream = stream_of(lane);
+        if !is_copy(stream) {
+            self.above_low_water().await;
+        }
+        self.align(stream).await?;
+        self.zone_unless_held(stream).await.map(Some)
+    }
+
+    fn draft(&self, lane: usize, zone: ZoneId) -> Option<Command<Draft>> {
+        let draft = self.draft_for(stream_of(lane), zone);
+        let data = self.frame(&draft);
+        Some(Command { zone, from: draft.from, data, draft })
+    }
+
+    async fn landed(self: &Rc<Self>, lane: usize, draft: Draft) -> Result<(), Failure> {
+        let stream = stream_of(lane);
+        if is_copy(stream) {
+            return self.enter_copies(stream, draft).await;
+        }
+        self.enter(stream, draft);
+        Ok(())
+    }
+
+    fn undo(&self, lane: usize, draft: Draft) -> Vec<Piece> {
+        self.state.borrow_mut().frontiers[lane].own.flying.clear();
+        self.wakes.landed.notify_waiters();
+        draft.pairs.into_iter().flat_map(|pair| pair.pieces).collect()
+    }
+
+    fn note_failure(&self, zone: ZoneId, broken: bool, counts: bool) -> u32 {
+        self.state.borrow_mut().zones.note_failure(zone, broken, counts)
+    }
+
+    async fn leave(self: &Rc<Self>, lane: usize, zone: ZoneId) -> Result<(), Failure> {
+        self.end_zone(stream_of(lane), zone).await
+    }
+
+    fn stop(&self, gone: DeviceError) -> Failure {
+        let failure = Failure::from(gone);
+        Self::stop(self, failure.clone());
+        failure
+    }
+
+    fn gave_up(self: &Rc<Self>, lane: usize, failure: Failure) -> bool {
+        let mut state = self.state.borrow_mut();
+        let waiting: Vec<_> = state.frontiers[lane].queue.drain(..).collect();
+        self.send_deferred(&mut state);
+        drop(state);
+        for done in waiting.into_iter().filter_map(|piece| piece.done) {
+            let _ = done.send(Err(failure.clone()));
+        }
+        true
+    }
+
+    fn idle(self: &Rc<Self>, _: usize) {
+        self.wakes.idle.notify_waiters();
+    }
+}
 
 impl Engine {
     /// Writes sectors, or names them without data. Completes once they are in the map.
@@ -31,56 +117,8 @@ impl Engine {
 
     /// Puts pieces at the end of a stream's queue, at once. The receiver hears when the last one is written.
     pub(crate) fn enqueue(self: &Rc<Self>, state: &mut State, stream: u8, pieces: Vec<Piece>) {
-        let frontier = &mut state.frontiers[usize::from(stream)];
-        frontier.queue.extend(pieces);
-        if !std::mem::replace(&mut frontier.busy, true) {
-            self.rt.spawn_detached(self.clone().write_queue(stream));
-        }
-    }
-
-    /// Writes what waits, until nothing does.
-    async fn write_queue(self: Rc<Self>, stream: u8) {
-        loop {
-            {
-                let frontier = &mut self.state.borrow_mut().frontiers[usize::from(stream)];
-                if frontier.queue.is_empty() {
-                    frontier.busy = false;
-                    break;
-                }
-            }
-            if let Err(failure) = self.write_some(stream).await {
-                let mut state = self.state.borrow_mut();
-                let waiting = state.frontiers[usize::from(stream)].drain();
-                self.send_deferred(&mut state);
-                drop(state);
-                for done in waiting.into_iter().filter_map(|piece| piece.done) {
-                    let _ = done.send(Err(failure.clone()));
-                }
-            }
-        }
-        self.wakes.idle.notify_waiters();
-    }
-
-    /// One command.
-    async fn write_some(self: &Rc<Self>, stream: u8) -> Result<(), Failure> {
-        if !is_copy(stream) {
-            self.above_low_water().await;
-        }
-        self.align(stream).await?;
-        let zone = self.zone_unless_held(stream).await?;
-        let draft = self.draft(stream, zone);
-        let buffers = self.frame(&draft);
-        match self.drive.dev.write(self.drive.block(zone, draft.from), buffers).await {
-            Ok(()) if !is_copy(stream) => {
-                self.enter(stream, draft);
-                Ok(())
-            }
-            Ok(()) => self.enter_copies(stream, draft).await,
-            Err(error) => {
-                let (zone, from) = (draft.zone, draft.from);
-                self.put_back(stream, draft);
-                self.after_failed_write(stream, zone, from, error).await
-            }
+        if state.frontiers[usize::from(stream)].push(pieces) {
+            self.rt.spawn_detached(write_lane(self.clone(), usize::from(stream)));
         }
     }
 
@@ -131,20 +169,11 @@ impl Engine {
         }
     }
 
-    /// A draft that could not be written waits again, in front of all others.
-    fn put_back(&self, stream: u8, draft: Draft) {
-        let frontier = &mut self.state.borrow_mut().frontiers[usize::from(stream)];
-        frontier.flying.clear();
-        self.wakes.landed.notify_waiters();
-        let pieces = draft.pairs.into_iter().flat_map(|pair| pair.pieces);
-        pieces.collect::<Vec<_>>().into_iter().rev().for_each(|piece| frontier.queue.push_front(piece));
-    }
-
     /// Enters written pairs into the map, and tells their callers.
     fn enter(self: &Rc<Self>, stream: u8, draft: Draft) {
         let mut state = self.state.borrow_mut();
-        self.advance(&mut state, &draft);
-        state.frontiers[usize::from(stream)].flying.clear();
+        self.advance(&mut state, draft.zone, draft.end);
+        state.frontiers[usize::from(stream)].own.flying.clear();
         for pair in draft.pairs {
             let record = self.drive.block(draft.zone, pair.block);
             let mut sector = 0;
@@ -168,7 +197,7 @@ impl Engine {
         state.counters.blocks_written += u64::from(draft.end - draft.from);
         self.send_deferred(&mut state);
         // Room only becomes less where a frontier takes a zone, which wakes the keeper, too.
-        let (emptied, held) = (state.emptied, state.held);
+        let (emptied, held) = (state.zones.has_emptied(), state.held);
         drop(state);
         if held {
             self.wakes.landed.notify_waiters();

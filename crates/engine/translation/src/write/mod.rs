@@ -18,9 +18,8 @@ mod route;
 mod router;
 mod stream;
 
-pub(crate) use draft::Draft;
 pub(crate) use piece::{Origin, Piece};
-pub(crate) use queue::Frontier;
+pub(crate) use queue::{Frontier, waiting};
 pub use router::Route;
 pub(crate) use router::Router;
 pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, is_copy, is_run, of_writes, reserve};

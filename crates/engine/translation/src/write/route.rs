@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 
 use super::piece::Piece;
+use super::queue::touches;
 use super::router::Route;
 use super::stream::{COLD, SEQUENTIAL, WRITES, of_writes};
 use crate::engine::Engine;
@@ -31,7 +32,7 @@ impl State {
     /// The sector lies in one of the zones opened last.
     fn is_young(&self, lba: u64, young: u32) -> bool {
         let zone = self.maps.live.get(lba).and_then(|extent| self.zones.get(self.shape.zone_of(extent.place)));
-        zone.is_some_and(|zone| zone.order + u64::from(young) > self.opened)
+        zone.is_some_and(|zone| zone.order + u64::from(young) > self.zones.opened())
     }
 }
 
@@ -65,7 +66,7 @@ impl Engine {
     pub(super) fn send_deferred(self: &Rc<Self>, state: &mut State) {
         while let Some((sectors, _)) = state.router.deferred.front() {
             let sectors = sectors.clone();
-            let mut met = of_writes().filter(|&stream| state.frontiers[usize::from(stream)].touches(&sectors));
+            let mut met = of_writes().filter(|&stream| touches(&state.frontiers[usize::from(stream)], &sectors));
             let (met, several) = (met.next(), met.next().is_some());
             if several {
                 return;
@@ -90,7 +91,7 @@ impl Engine {
                 Route::Heat { .. } => stream <= COLD,
                 Route::Sequential { .. } => stream == WRITES || stream >= SEQUENTIAL,
             };
-            let idle = |stream: &u8| state.frontiers[usize::from(*stream)].is_idle();
+            let idle = |stream: &u8| state.is_idle(*stream);
             let unused = of_writes().filter(|&stream| !used(stream)).filter(idle);
             unused.filter_map(|stream| Some((stream, state.frontiers[usize::from(stream)].zone?))).collect()
         };

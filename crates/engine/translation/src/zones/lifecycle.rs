@@ -1,27 +1,15 @@
 //! A zone's way: taken for a frontier, opened, advanced, ended, and left.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use shingle_base::ZoneId;
 use shingle_store_api::StoreErrorKind;
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState, report_patiently};
 
-use super::Status;
 use crate::engine::{Engine, Keeping};
 use crate::failure::Failure;
 use crate::format::Entry;
 use crate::state::State;
-use crate::write::{Draft, is_copy, reserve};
-
-/// Tries of a command on a zone.
-const TRIES: u32 = 4;
-
-/// The pause between two tries.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// The pause until the next look for room on a full file system that holds the drive.
-const HOST_PAUSE: Duration = Duration::from_millis(500);
+use crate::write::{is_copy, reserve};
 
 /// The fewest blocks that a frontier can use: those of the shortest pair.
 const PAIR_BLOCKS_MIN: u32 = 2;
@@ -99,7 +87,7 @@ impl Engine {
     /// Begins a generation of a free zone. A zone that cannot be reset is given up.
     async fn open_zone(self: &Rc<Self>, stream: u8, zone: ZoneId) -> Result<(), Failure> {
         let dirty = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.dirty);
-        if dirty && !self.reset_device(zone).await? {
+        if dirty && !self.reset(zone).await? {
             self.state.borrow_mut().zones.bury(zone);
             return Ok(());
         }
@@ -112,11 +100,7 @@ impl Engine {
                 return Ok(());
             }
             let epoch = self.sequence.next();
-            state.opened += 1;
-            let order = state.opened;
-            if let Some(entry) = state.zones.get_mut(zone) {
-                *entry = super::Zone { status: Status::Open, stream, epoch, order, ..super::Zone::default() };
-            }
+            state.zones.open(zone, stream, epoch);
             state.frontiers[usize::from(stream)].zone = Some(zone);
             self.journal(&Entry::Open { zone, epoch, stream }, epoch)
         };
@@ -124,76 +108,18 @@ impl Engine {
     }
 
     /// Resets a zone on the drive. False if that does not succeed.
-    pub(crate) async fn reset_device(&self, zone: ZoneId) -> Result<bool, Failure> {
-        let mut tries = 1;
-        while let Err(error) = self.drive.dev.manage(zone, ZoneOp::Reset).await {
-            if matches!(error.kind, DeviceErrorKind::Gone) {
-                let failure = Failure::from(error);
-                self.stop(failure.clone());
-                return Err(failure);
-            }
-            if error.kind.is_host_full() && !self.closing.get() {
-                self.rt.sleep(HOST_PAUSE).await;
-                continue;
-            }
-            if tries == TRIES || self.is_broken(zone).await {
-                return Ok(false);
-            }
-            self.rt.sleep(PAUSE).await;
-            tries += 1;
-        }
-        Ok(true)
-    }
-
-    /// The drive says that a zone can be written no more.
-    async fn is_broken(&self, zone: ZoneId) -> bool {
-        let report = report_patiently(&self.drive.dev, zone, 1).await.ok();
-        let info = report.and_then(|report| report.first().copied());
-        info.is_some_and(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline))
+    pub(crate) async fn reset(&self, zone: ZoneId) -> Result<bool, Failure> {
+        self.drive.zones.reset(zone).await.map_err(|gone| {
+            let failure = Failure::from(gone);
+            self.stop(failure.clone());
+            failure
+        })
     }
 
     /// A command was written.
-    pub(crate) fn advance(&self, state: &mut State, draft: &Draft) {
+    pub(crate) fn advance(&self, state: &mut State, zone: ZoneId, end: u32) {
         let durable = !self.drive.geometry.volatile_cache;
-        if let Some(entry) = state.zones.get_mut(draft.zone) {
-            entry.next = draft.end;
-            if durable {
-                entry.durable = draft.end;
-            }
-        }
-    }
-
-    /// After a failed write: nothing of it was written, and it is tried again in its place; else its zone ends (TL-WRITE-2).
-    pub(crate) async fn after_failed_write(
-        self: &Rc<Self>,
-        stream: u8,
-        zone: ZoneId,
-        from: u32,
-        error: DeviceError,
-    ) -> Result<(), Failure> {
-        if matches!(error.kind, DeviceErrorKind::Gone) {
-            let failure = Failure::from(error);
-            self.stop(failure.clone());
-            return Err(failure);
-        }
-        let report = report_patiently(&self.drive.dev, zone, 1).await.ok();
-        let info = report.and_then(|report| report.first().copied());
-        let broken = info.is_some_and(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline));
-        let untouched = info.is_some_and(|info| info.written.0 == u64::from(from)) && !broken;
-        let host_full = error.kind.is_host_full();
-        let again = {
-            let mut state = self.state.borrow_mut();
-            let Some(entry) = state.zones.get_mut(zone) else { return Ok(()) };
-            entry.broken |= broken;
-            entry.failures += u32::from(!host_full);
-            untouched && entry.failures < TRIES && !(host_full && self.closing.get())
-        };
-        if again {
-            self.rt.sleep(if host_full { HOST_PAUSE } else { PAUSE }).await;
-            return Ok(());
-        }
-        tracing::warn!(%zone, %error, "a write failed; the volume goes on in another zone");
-        self.end_zone(stream, zone).await
+        state.zones.advance(zone, end, durable);
     }
 
     /// Writes no more to a frontier's zone: takes note at once, and completes once that is durable. Its blocks are, by then.
@@ -207,16 +133,15 @@ impl Engine {
             let frontier = &mut state.frontiers[usize::from(stream)];
             // Another caller may have ended it, and it may be another stream's by now.
             let own = frontier.zone.take_if(|open| *open == zone).is_some();
-            let ended = state.zones.get_mut(zone).filter(|_| own).map(|entry| {
-                entry.status = Status::Closed;
-                (entry.epoch, entry.next, entry.broken, entry.live == 0)
-            });
-            state.emptied |= ended.is_some_and(|(.., empty)| empty);
+            let ended = state.zones.get(zone).filter(|_| own).map(|entry| (entry.epoch, entry.next, entry.broken));
+            if ended.is_some() {
+                state.zones.close(zone);
+            }
             ended
         };
         let engine = self.clone();
         async move {
-            let Some((epoch, end, broken, _)) = ended else { return Ok(()) };
+            let Some((epoch, end, broken)) = ended else { return Ok(()) };
             engine.flush_blocks_of(zone, epoch, end).await?;
             engine.journal_room().await?;
             engine.journal(&Entry::Closed { zone, epoch, end }, engine.sequence.next()).await?;
@@ -229,24 +154,14 @@ impl Engine {
 
     async fn flush_blocks_of(&self, zone: ZoneId, epoch: u64, end: u32) -> Result<(), Failure> {
         self.flush().await?;
-        if let Some(entry) = self.state.borrow_mut().zones.get_mut(zone).filter(|entry| entry.epoch == epoch) {
-            entry.durable = end;
-        }
+        self.state.borrow_mut().zones.mark_durable_before(zone, epoch, end);
         Ok(())
     }
 
     /// Gives back what the drive keeps for a zone that is left before its end.
     pub(crate) async fn release(&self, zone: ZoneId, epoch: u64) {
-        let op = match (self.drive.geometry.active_zones_max, self.drive.geometry.open_zones_max) {
-            (Some(_), _) => ZoneOp::Finish,
-            (None, Some(_)) => ZoneOp::Close,
-            (None, None) => return,
-        };
-        let kept = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.epoch == epoch);
-        if kept && let Err(error) = self.drive.dev.manage(zone, op).await {
-            // It counts against the drive's limits until it is reset.
-            tracing::warn!(%zone, %error, "a zone that was left cannot be closed");
-        }
+        let still = || self.state.borrow().zones.get(zone).is_some_and(|entry| entry.epoch == epoch);
+        self.drive.zones.release(zone, still).await;
     }
 }
 

@@ -1,6 +1,39 @@
 //! Data zones of a volume: their table, and their opening, ending and resetting.
+//!
+//! # Invariants
+//! - TL-ZONE-1: `live` of a zone is the number of sectors whose place is in it, `kept` that of those which only snapshots have.
 
 mod lifecycle;
-mod table;
 
-pub(crate) use table::{Status, Zone, ZoneTable};
+use shingle_base::ZoneId;
+
+pub(crate) use shingle_zone_kit::{Pin, Status, Vacated};
+
+/// A volume's part of a zone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Own {
+    /// Sectors in it that only snapshots have. (TL-ZONE-1)
+    pub(crate) kept: u64,
+    /// A checkpoint has all that was written in it.
+    pub(crate) covered: bool,
+}
+
+/// A data zone.
+pub(crate) type Zone = shingle_zone_kit::Zone<Own>;
+
+/// All data zones.
+pub(crate) type ZoneTable = shingle_zone_kit::ZoneTable<Own>;
+
+/// Sectors in a zone are only a snapshot's from now on.
+pub(crate) fn add_kept(zones: &mut ZoneTable, zone: ZoneId, sectors: u64) {
+    if let Some(own) = zones.own_mut(zone) {
+        own.kept += sectors;
+    }
+}
+
+/// Sectors that only a snapshot had are to leave a zone.
+pub(crate) fn take_kept(zones: &mut ZoneTable, zone: ZoneId, sectors: u64) {
+    if let Some(own) = zones.own_mut(zone) {
+        own.kept = own.kept.saturating_sub(sectors);
+    }
+}

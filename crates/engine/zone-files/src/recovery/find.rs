@@ -28,7 +28,7 @@ pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Option
     let config = log_config(store, &layout, options.recovery_depth.max(1));
     let (log, recovered) = MetaLog::open(rt, &dev, config, sequence.clone()).await?;
     report.mended.extend(recovered.mended.iter().copied());
-    let drive = Drive::new(dev, store, layout);
+    let drive = Drive::new(rt, dev, store, layout);
     let mut loaded = load(recovered, &drive)?;
     let infos = reports(&drive).await?;
     let (records, logs) = scan(&drive, &loaded, &infos, &mut report).await?;

@@ -65,9 +65,7 @@ pub(super) fn table(
         let next = log.map_or(info.written.0 as u32, |log| log.end);
         let lane = goes_on.get(&zone).copied();
         let status = if lane.is_some() { Status::Open } else { Status::Closed };
-        if let Some(entry) = state.zones.get_mut(zone) {
-            *entry = Zone { status, stream, epoch, next, durable: next, broken, ..Zone::default() };
-        }
+        state.zones.restore(zone, Zone { status, stream, epoch, next, durable: next, broken, ..Zone::default() });
         match lane {
             Some(Some(lane)) => state.lanes.all[lane].zone = Some(zone),
             Some(None) => state.lanes.spare.push(zone),
@@ -82,7 +80,7 @@ pub(super) fn table(
         }
     }
     count(state, report);
-    state.emptied = true;
+    state.zones.note_emptied();
     endings
 }
 
@@ -122,20 +120,18 @@ fn count(state: &mut State, report: &mut RecoveryReport) {
     let mut lost: Vec<(u64, Extent)> = Vec::new();
     for (serial, node) in tree.files() {
         for extent in node.extents.iter().filter(|extent| !extent.is_lost()) {
-            let held = zones.get(extent.zone).is_some_and(|zone| {
-                matches!(zone.status, Status::Open | Status::Closed) && extent.end_block() <= u64::from(zone.next)
-            });
-            if !held {
+            let zone = zones.get(extent.zone).filter(|zone| zone.is_used());
+            if zone.is_none_or(|zone| extent.end_block() > u64::from(zone.next)) {
                 lost.push((serial, *extent));
             }
-            if zones.get(extent.zone).is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed)) {
+            if zone.is_some() {
                 zones.add_live(extent.zone, extent.blocks());
             }
         }
     }
     for (serial, extent) in lost {
         report.lost.push((serial, extent.length));
-        let kept = zones.get(extent.zone).is_some_and(|zone| matches!(zone.status, Status::Open | Status::Closed));
+        let kept = zones.get(extent.zone).is_some_and(Zone::is_used);
         if !kept && let Some(node) = tree.file_mut(serial) {
             node.extents.replace(&extent, &[Extent::lost(extent.offset, extent.length)]);
         }
@@ -168,10 +164,8 @@ impl Found {
                 Ending::Close { .. } => {}
                 Ending::Release { zone, epoch } => engine.release(zone, epoch).await,
                 Ending::Reset(zone) => {
-                    let clean = engine.reset_device(zone).await?;
-                    if let Some(entry) = engine.state.borrow_mut().zones.get_mut(zone) {
-                        entry.dirty = !clean;
-                    }
+                    let clean = engine.reset(zone).await?;
+                    engine.state.borrow_mut().zones.set_dirty(zone, !clean);
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_zone_kit::write_lane;
 
 use super::lane::{Lanes, class_of};
 use super::piece::{Piece, Target};
@@ -94,7 +95,7 @@ impl Engine {
         let zone_bytes = self.drive.layout.zone_bytes();
         // As long as about a zone of it is to come, or its own zone goes on.
         let large = active.expected.saturating_sub(written) >= zone_bytes / 8 * 7;
-        let goes_on = lanes.all.iter().any(|lane| lane.own == Some(serial) && lane.zone.is_some());
+        let goes_on = lanes.all.iter().any(|lane| lane.own.file == Some(serial) && lane.zone.is_some());
         let alone = class > super::COPIES && (goes_on || (large && zones.free() > self.options.low_water));
         let own = if alone { Lanes::own(lanes, serial) } else { None };
         let lane = own.unwrap_or_else(|| lanes.choose(class));
@@ -104,14 +105,8 @@ impl Engine {
 
     /// Puts a piece into a lane's queue, and sees to it that the queue is written.
     pub(crate) fn enqueue(self: &Rc<Self>, lane: usize, piece: Piece) {
-        let begins = {
-            let mut state = self.state.borrow_mut();
-            let lane = &mut state.lanes.all[lane];
-            lane.queue.push_back(piece);
-            !std::mem::replace(&mut lane.writing, true)
-        };
-        if begins {
-            self.rt.spawn_detached(self.clone().write_lane(lane));
+        if self.state.borrow_mut().lanes.all[lane].push([piece]) {
+            self.rt.spawn_detached(write_lane(self.clone(), lane));
         }
     }
 }

@@ -6,8 +6,6 @@
 //! - ZF-LANE-1: lanes with a zone, lanes with something to write and spare zones are together no more than zones may be open; one of them
 //!   is left to logs, and one to copies.
 
-use std::collections::VecDeque;
-
 use shingle_base::ZoneId;
 
 use super::piece::Piece;
@@ -28,24 +26,17 @@ pub(crate) const OWN: usize = 7;
 /// Streams of zones.
 pub(crate) const STREAMS: u8 = OWN as u8 + 1;
 
-/// A queue of pieces and its zone.
-#[derive(Default)]
-pub(crate) struct Lane {
-    pub(crate) zone: Option<ZoneId>,
-    pub(crate) queue: VecDeque<Piece>,
-    /// A task writes the queue.
-    pub(crate) writing: bool,
-    /// That task waits for a free zone.
+/// The files' part of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// Its task waits for a free zone.
     pub(crate) waits: bool,
     /// The file that has this lane for itself.
-    pub(crate) own: Option<u64>,
+    pub(crate) file: Option<u64>,
 }
 
-impl Lane {
-    pub(crate) fn is_busy(&self) -> bool {
-        self.writing || !self.queue.is_empty()
-    }
-}
+/// A queue of pieces and its zone.
+pub(crate) type Lane = shingle_zone_kit::Lane<Piece, Own>;
 
 /// The lane for files of a kind and a lifetime.
 pub(crate) fn class_of(kind: FileKind, lifetime: WriteLifetime) -> usize {
@@ -104,28 +95,28 @@ impl Lanes {
     /// The lane nearest to `class` of those that others may use.
     pub(crate) fn neighbour(&self, class: usize, takes: impl Fn(&Lane) -> bool) -> Option<usize> {
         let lanes = (SMALL..self.all.len()).filter(|lane| *lane != class && takes(&self.all[*lane]));
-        lanes.min_by_key(|lane| (self.all[*lane].own.is_some(), lane.abs_diff(class)))
+        lanes.min_by_key(|lane| (self.all[*lane].own.file.is_some(), lane.abs_diff(class)))
     }
 
     /// A lane for one file alone, if one more zone may be open beside the classes'.
     pub(crate) fn own(&mut self, serial: u64) -> Option<usize> {
-        if let Some(lane) = self.all.iter().position(|lane| lane.own == Some(serial)) {
+        if let Some(lane) = self.all.iter().position(|lane| lane.own.file == Some(serial)) {
             return Some(lane);
         }
         // One is left to the classes.
         if self.used() + 1 >= self.others_max {
             return None;
         }
-        let free = |lane: &Lane| lane.own.is_none() && lane.zone.is_none() && !lane.is_busy();
+        let free = |lane: &Lane| lane.own.file.is_none() && lane.zone.is_none() && !lane.is_busy();
         let lane = (OWN..self.all.len()).find(|lane| free(&self.all[*lane]))?;
-        self.all[lane].own = Some(serial);
+        self.all[lane].own.file = Some(serial);
         Some(lane)
     }
 
     /// A file gives up its own lane: the zone is for others. An own lane that is busy is given up when it becomes idle.
     pub(crate) fn disown(&mut self, serial: u64) {
-        if let Some(lane) = self.all.iter_mut().find(|lane| lane.own == Some(serial) && !lane.is_busy()) {
-            lane.own = None;
+        if let Some(lane) = self.all.iter_mut().find(|lane| lane.own.file == Some(serial) && !lane.is_busy()) {
+            lane.own.file = None;
             self.spare.extend(lane.zone.take());
         }
     }

@@ -42,6 +42,14 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// It is not written: whoever waits for a copy hears why. Bytes of files go with those who wait.
+    pub(super) fn fail(&self, failure: &FilesError) {
+        if let Target::Copy(copying) = &self.target {
+            *copying.failed.borrow_mut() = Some(failure.clone());
+            copying.ended.notify_one();
+        }
+    }
+
     /// Keeps the first `length` bytes, and returns the others.
     pub(crate) fn split_off(&mut self, length: u64) -> Self {
         let mut rest =

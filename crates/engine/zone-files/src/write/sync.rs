@@ -48,7 +48,7 @@ impl Engine {
                 if self.keeping.get() == Keeping::Ended {
                     return Err(FilesError::closed());
                 }
-                let waits = active.lane.is_some_and(|lane| state.lanes.all[lane].waits);
+                let waits = active.lane.is_some_and(|lane| state.lanes.all[lane].own.waits);
                 if waits && state.full {
                     return Err(FilesError::no_space());
                 }

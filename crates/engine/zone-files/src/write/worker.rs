@@ -1,4 +1,4 @@
-//! The task that writes a lane's queue: one command is under way in a zone, and all that comes meanwhile joins the next.
+//! Commands of a lane: pieces become records on their way, and extents of files once they are written.
 //!
 //! # Invariants
 //! - ZF-WRITE-1: pieces of a file are written in their order, whatever zones fail.
@@ -7,14 +7,15 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use shingle_base::ZoneId;
 use shingle_record::{sliced_capacity, sliced_record_blocks};
+use shingle_zone_kit::{Command, Writer, ZoneCommands};
+use shingle_zoned::DeviceError;
 
-use super::lane::{LOGS, OWN};
+use super::lane::{LOGS, Lane, OWN, Own};
 use super::piece::{Piece, Target};
-use super::zone::Ready;
 use crate::engine::{Engine, Keeping};
+use crate::error::{FilesError, FilesResult};
 use crate::extent::Extent;
 use crate::payload::Framed;
 use crate::state::State;
@@ -23,95 +24,102 @@ use crate::state::State;
 const COMMAND_BLOCKS: u32 = 512;
 
 /// Pieces that are written by one command.
-struct Draft {
+pub(crate) struct Draft {
     zone: ZoneId,
-    from: u32,
     end: u32,
     /// With the block at which each begins.
     pieces: Vec<(Piece, u32)>,
-    data: Vec<Bytes>,
 }
 
-impl Engine {
-    /// Writes a lane's queue until it is empty.
-    pub(crate) async fn write_lane(self: Rc<Self>, lane: usize) {
-        loop {
-            {
-                let mut state = self.state.borrow_mut();
-                state.drop_gone(lane);
-                if state.lanes.all[lane].queue.is_empty() || state.stopped.is_some() {
-                    self.end_lane(&mut state, lane);
-                    break;
-                }
-            }
-            match self.ready_zone(lane).await {
-                Ok(Ready::Zone) => {}
-                Ok(Ready::Again) => continue,
-                Err(failure) => {
-                    // Files' bytes wait for room; copies are given up by the cleaner.
-                    self.fail_copies(lane, &failure);
-                    if self.keeping.get() == Keeping::Ended {
-                        self.state.borrow_mut().lanes.all[lane].writing = false;
-                        break;
-                    }
-                    continue;
-                }
-            }
-            let Some(draft) = self.draft(lane) else { continue };
-            let at = self.drive.block(draft.zone, draft.from);
-            match self.drive.dev.write(at, draft.data.clone()).await {
-                Ok(()) => {
-                    let (zone, full) = (draft.zone, draft.end >= self.drive.layout.zone_blocks);
-                    self.land(lane, draft);
-                    if full && self.end_zone(lane, zone).await.is_err() {
-                        // The files have stopped, and the loop ends.
-                        continue;
-                    }
-                }
-                Err(error) => {
-                    let (zone, from) = (draft.zone, draft.from);
-                    {
-                        let mut state = self.state.borrow_mut();
-                        for (piece, _) in draft.pieces.into_iter().rev() {
-                            state.lanes.all[lane].queue.push_front(piece);
-                        }
-                    }
-                    // Its failure stops the files, and the loop ends.
-                    let _ = self.after_failed_write(lane, zone, from, error).await;
-                }
-            }
-        }
-        self.wakes.landed.notify_waiters();
+impl Writer for Engine {
+    type Piece = Piece;
+    type Own = Own;
+    type Draft = Draft;
+    type Failure = FilesError;
+
+    fn commands(&self) -> &ZoneCommands {
+        &self.drive.zones
     }
 
-    fn end_lane(&self, state: &mut State, lane: usize) {
-        state.lanes.all[lane].writing = false;
+    fn lane<R>(&self, lane: usize, step: impl FnOnce(&mut Lane) -> R) -> R {
+        step(&mut self.state.borrow_mut().lanes.all[lane])
+    }
+
+    fn tidy(&self, lane: usize) {
+        let mut state = self.state.borrow_mut();
+        state.drop_gone(lane);
+        if let Some(failure) = state.stopped.clone() {
+            for piece in std::mem::take(&mut state.lanes.all[lane].queue) {
+                piece.fail(&failure);
+            }
+        }
+    }
+
+    async fn ready(self: &Rc<Self>, lane: usize) -> FilesResult<Option<ZoneId>> {
+        self.ready_zone(lane).await
+    }
+
+    fn draft(&self, lane: usize, zone: ZoneId) -> Option<Command<Draft>> {
+        self.draft_for(lane, zone)
+    }
+
+    async fn landed(self: &Rc<Self>, lane: usize, draft: Draft) -> FilesResult<()> {
+        let (zone, full) = (draft.zone, draft.end >= self.drive.layout.zone_blocks);
+        self.land(lane, draft);
+        if full { self.end_zone(lane, zone).await } else { Ok(()) }
+    }
+
+    fn undo(&self, _: usize, draft: Draft) -> Vec<Piece> {
+        draft.pieces.into_iter().map(|(piece, _)| piece).collect()
+    }
+
+    fn note_failure(&self, zone: ZoneId, broken: bool, counts: bool) -> u32 {
+        self.state.borrow_mut().zones.note_failure(zone, broken, counts)
+    }
+
+    async fn leave(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
+        self.end_zone(lane, zone).await
+    }
+
+    fn stop(&self, gone: DeviceError) -> FilesError {
+        let failure = FilesError::from(gone);
+        Self::stop(self, &failure);
+        failure
+    }
+
+    /// Files' bytes wait for room; copies are given up by the cleaner.
+    fn gave_up(self: &Rc<Self>, lane: usize, failure: FilesError) -> bool {
+        let mut state = self.state.borrow_mut();
+        let queue = &mut state.lanes.all[lane].queue;
+        let (copies, files): (Vec<Piece>, Vec<Piece>) =
+            queue.drain(..).partition(|piece| matches!(piece.target, Target::Copy(_)));
+        queue.extend(files);
+        copies.iter().for_each(|piece| piece.fail(&failure));
+        self.keeping.get() != Keeping::Ended || state.stopped.is_some()
+    }
+
+    fn idle(self: &Rc<Self>, lane: usize) {
+        let mut state = self.state.borrow_mut();
         if lane >= OWN
-            && let Some(serial) = state.lanes.all[lane].own
+            && let Some(serial) = state.lanes.all[lane].own.file
             && !state.active.contains_key(&serial)
         {
             state.lanes.disown(serial);
         }
-        if state.stopped.is_some() {
-            let failure = state.stopped.clone();
-            for piece in std::mem::take(&mut state.lanes.all[lane].queue) {
-                if let Target::Copy(copying) = piece.target {
-                    *copying.failed.borrow_mut() = failure.clone();
-                    copying.ended.notify_one();
-                }
-            }
-        }
+        drop(state);
+        self.wakes.landed.notify_waiters();
     }
+}
 
+impl Engine {
     /// Takes pieces out of the queue, as many as one command and the zone hold.
-    fn draft(&self, lane: usize) -> Option<Draft> {
+    fn draft_for(&self, lane: usize, zone: ZoneId) -> Option<Command<Draft>> {
         let mut state = self.state.borrow_mut();
         let State { lanes, zones, .. } = &mut *state;
-        let zone = lanes.all[lane].zone?;
         let entry = zones.get(zone)?;
         let (from, epoch, durable) = (entry.next, entry.epoch, entry.durable);
         let end = self.drive.layout.zone_blocks.min(from + COMMAND_BLOCKS);
-        let mut draft = Draft { zone, from, end: from, pieces: Vec::new(), data: Vec::new() };
+        let (mut draft, mut data) = (Draft { zone, end: from, pieces: Vec::new() }, Vec::new());
         while let Some(mut piece) = lanes.all[lane].queue.pop_front() {
             let room = u64::from(end - draft.end);
             let fits = sliced_capacity(shingle_base::Blocks(room));
@@ -132,12 +140,12 @@ impl Engine {
                 durable,
             };
             let place = self.drive.place(zone, epoch, draft.end);
-            draft.data.extend(self.drive.payload.frame(&framed, &place, self.sequence.next()));
+            data.extend(self.drive.payload.frame(&framed, &place, self.sequence.next()));
             let blocks = sliced_record_blocks(piece.length).0 as u32;
             draft.pieces.push((piece, draft.end));
             draft.end += blocks;
         }
-        (!draft.pieces.is_empty()).then_some(draft)
+        (!draft.pieces.is_empty()).then_some(Command { zone, from, data, draft })
     }
 
     /// A command has succeeded. (ZF-WRITE-2)
@@ -145,13 +153,7 @@ impl Engine {
         let durable = !self.drive.geometry.volatile_cache;
         let now = self.rt.unix_time();
         let mut state = self.state.borrow_mut();
-        if let Some(entry) = state.zones.get_mut(draft.zone) {
-            entry.next = draft.end;
-            entry.failures = 0;
-            if durable {
-                entry.durable = draft.end;
-            }
-        }
+        state.zones.advance(draft.zone, draft.end, durable);
         state.counters.writes += 1;
         for (piece, block) in draft.pieces {
             let extent = Extent::of_record(piece.offset, piece.length as u32, draft.zone, block);
@@ -180,21 +182,6 @@ impl Engine {
         }
         drop(state);
         self.wakes.landed.notify_waiters();
-    }
-
-    /// Gives up the copies in a lane.
-    fn fail_copies(&self, lane: usize, failure: &crate::error::FilesError) {
-        let mut state = self.state.borrow_mut();
-        let queue = &mut state.lanes.all[lane].queue;
-        let (copies, files): (Vec<Piece>, Vec<Piece>) =
-            queue.drain(..).partition(|piece| matches!(piece.target, Target::Copy(_)));
-        queue.extend(files);
-        for piece in copies {
-            if let Target::Copy(copying) = piece.target {
-                *copying.failed.borrow_mut() = Some(failure.clone());
-                copying.ended.notify_one();
-            }
-        }
     }
 }
 
