@@ -13,7 +13,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{ByteSize, StoreId, ZoneId};
 use shingle_record::{
-    MetaLog, MetaLogConfig, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock_copies,
+    EngineName, MetaLog, MetaLogConfig, MetaLogError, NotOwned, Owned, Recovered, SequenceSource, read_owner,
     write_superblock,
 };
 use shingle_runtime::Runtime;
@@ -31,6 +31,14 @@ const METAZONES: u32 = 5;
 
 /// Reads in flight while the table is opened.
 const READ_DEPTH: u32 = 4;
+
+const NAME: EngineName = EngineName {
+    engine: ENGINE,
+    versions: VERSION..=VERSION,
+    store: "a partition table",
+    none: "the drive has no partitions: make some first (`shingle drive partition`)",
+    other: "the drive has no partitions: all of it is one store",
+};
 
 /// The table of an open drive.
 pub struct PartitionTable {
@@ -228,21 +236,9 @@ async fn reset(dev: &Rc<dyn ZonedDevice>, zones: Range<u32>) -> StoreResult<()> 
 /// Finds the table of a drive, and writes nothing.
 async fn find(rt: &Runtime, dev: &Rc<dyn ZonedDevice>) -> StoreResult<PartitionTable> {
     let geometry = dev.geometry();
-    let superzone = ZoneId(geometry.conventional_zones);
-    if superzone.0 >= geometry.zone_count {
-        return invalid("the drive has no sequential zones".to_owned());
-    }
-    let (found, bad) = read_superblock_copies(dev, superzone).await.map_err(superblock_error)?;
-    if found.engine != ENGINE {
-        return invalid("the drive has no partitions: all of it is one store".to_owned());
-    }
-    if found.version != VERSION {
-        return invalid(format!(
-            "the partition table has version {}, this version of Shingle reads {VERSION}: use the version that made it",
-            found.version
-        ));
-    }
-    if !bad.is_empty() {
+    let owned = read_owner(dev, &NAME).await.map_err(owner_error)?;
+    let Owned { superblock: found, zone: superzone, bad_copies } = owned;
+    if !bad_copies.is_empty() {
         tracing::warn!("a copy of the superblock of the partition table cannot be read; the other one is good");
     }
     let block = Superblock::decode(&found.payload).ok_or_else(senseless)?;
@@ -272,19 +268,13 @@ fn senseless() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, "the partition table makes no sense")
 }
 
-fn superblock_error(error: SuperblockError) -> StoreError {
-    let kind = match error {
-        SuperblockError::NotFormatted | SuperblockError::NewerVersion(_) => StoreErrorKind::Invalid,
-        SuperblockError::Device(_) => StoreErrorKind::Device,
-        _ => StoreErrorKind::Corrupt,
+fn owner_error(error: NotOwned) -> StoreError {
+    let kind = match &error {
+        NotOwned::Corrupt(_) => StoreErrorKind::Corrupt,
+        NotOwned::Device(_) => StoreErrorKind::Device,
+        _ => StoreErrorKind::Invalid,
     };
-    let text = match error {
-        SuperblockError::NotFormatted => {
-            "the drive has no partitions: make some first (`shingle drive partition`)".to_owned()
-        }
-        _ => error.to_string(),
-    };
-    StoreError::caused(kind, text, error)
+    StoreError::caused(kind, error.to_string(), error)
 }
 
 fn log_error(error: MetaLogError) -> StoreError {

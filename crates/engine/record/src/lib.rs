@@ -6,6 +6,7 @@
 mod damaged;
 mod frame;
 mod header;
+mod identity;
 mod meta_log;
 mod pair;
 mod reading;
@@ -17,6 +18,7 @@ mod zone_head;
 
 pub use frame::{frame, keep_metadata, keep_unless_hollow, record_blocks};
 pub use header::{Expect, Form, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
+pub use identity::{EngineName, InUse, NotOwned, Owned, check_unused, read_owner};
 pub use meta_log::{
     CheckpointWriter, Entry, LogRecord, META_ZONES_MIN, MetaLog, MetaLogConfig, MetaLogError, Recovered, dump, parse,
     parse_journal, room_for_checkpoint,

@@ -33,7 +33,7 @@ impl Engine {
         if let Err(failure) = &written {
             self.stop(failure.clone());
         }
-        self.wakes.keeper.notify_one();
+        self.keeper.wake();
         written
     }
 

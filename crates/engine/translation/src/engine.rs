@@ -3,11 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use futures_util::FutureExt;
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::{Instant, Runtime};
 use shingle_store_api::StoreErrorKind;
-use shingle_zone_kit::Joint;
+use shingle_zone_kit::{Joint, Keeper};
 use tokio::sync::{Mutex, Notify};
 
 use crate::config::Options;
@@ -16,49 +15,21 @@ use crate::failure::Failure;
 use crate::format::Entry;
 use crate::state::State;
 
-/// State of the keeper's task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
-    Works,
-    /// It is to end.
-    Ends,
-    /// It has ended, or never began: no zone becomes free any more.
-    Ended,
-}
-
 /// Wakes of tasks.
+#[derive(Default)]
 pub(crate) struct Wakes {
-    /// The keeper has something to do.
-    pub(crate) keeper: Rc<Notify>,
     /// Zones became free, or the keeper found that none will.
     pub(crate) room: Notify,
     /// A controller may have something to do.
     pub(crate) control: Notify,
     /// A frontier has nothing to write.
     pub(crate) idle: Notify,
-    /// The keeper has ended.
-    pub(crate) ended: Notify,
     /// A write has ended, while others are held.
     pub(crate) landed: Notify,
     /// Writes are held no more.
     pub(crate) released: Notify,
     /// The volume has stopped.
     pub(crate) stopped: Notify,
-}
-
-impl Wakes {
-    fn new(state: &State) -> Self {
-        Self {
-            keeper: state.zones.keeper(),
-            room: Notify::new(),
-            control: Notify::new(),
-            idle: Notify::new(),
-            ended: Notify::new(),
-            landed: Notify::new(),
-            released: Notify::new(),
-            stopped: Notify::new(),
-        }
-    }
 }
 
 /// An open volume.
@@ -78,7 +49,8 @@ pub(crate) struct Engine {
     pub(crate) last_call: Cell<Instant>,
     /// No more writes are taken.
     pub(crate) closing: Cell<bool>,
-    pub(crate) keeping: Cell<Keeping>,
+    /// It sees to free zones and checkpoints.
+    pub(crate) keeper: Keeper,
 }
 
 impl Engine {
@@ -91,21 +63,11 @@ impl Engine {
         state: State,
     ) -> Rc<Self> {
         Rc::new_cyclic(|this: &Weak<Self>| {
-            let this = this.clone();
-            let checkpoints = Joint::new(move || {
-                let engine = this.upgrade();
-                async move {
-                    match engine {
-                        Some(engine) => engine.write_checkpoint().await,
-                        None => Err(Failure::gone()),
-                    }
-                }
-                .boxed_local()
-            });
-            let (rt, wakes, state, whole) = (rt.clone(), Wakes::new(&state), RefCell::new(state), Mutex::new(()));
-            let (closing, keeping) = (Cell::new(false), Cell::new(Keeping::Ended));
-            let last_call = Cell::new(rt.now());
-            Self { rt, options, drive, sequence, log, checkpoints, state, whole, wakes, last_call, closing, keeping }
+            let checkpoints = Joint::of(this.clone(), Self::write_checkpoint, || Err(Failure::gone()));
+            let (keeper, state) = (Keeper::new(state.zones.keeper()), RefCell::new(state));
+            let (wakes, whole, closing) = (Wakes::default(), Mutex::new(()), Cell::new(false));
+            let (rt, last_call) = (rt.clone(), Cell::new(rt.now()));
+            Self { rt, options, drive, sequence, log, checkpoints, state, whole, wakes, last_call, closing, keeper }
         })
     }
 
@@ -175,7 +137,7 @@ impl Engine {
         for done in waiting.into_iter().filter_map(|piece| piece.done) {
             let _ = done.send(Err(failure.clone()));
         }
-        self.wakes.keeper.notify_one();
+        self.keeper.wake();
         self.wakes.room.notify_waiters();
         self.wakes.landed.notify_waiters();
         self.wakes.control.notify_waiters();

@@ -2,13 +2,21 @@
 
 use std::rc::Rc;
 
-use shingle_base::{StoreId, ZoneId};
-use shingle_record::{MetaLogConfig, MetaLogError, SuperblockError, read_superblock_copies};
+use shingle_base::StoreId;
+use shingle_record::{EngineName, MetaLogConfig, MetaLogError, NotOwned, Owned, read_owner};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::ZonedDevice;
 
 use crate::format::{ENGINE, META_ZONE_KIND, OLDEST_VERSION, Superblock, VERSION};
 use crate::layout::Layout;
+
+const NAME: EngineName = EngineName {
+    engine: ENGINE,
+    versions: OLDEST_VERSION..=VERSION,
+    store: "a volume",
+    none: "the drive holds no volume: make one first (`shingle volume create`)",
+    other: "the drive holds a store of another engine, not a volume",
+};
 
 /// Owner of a drive.
 pub(crate) struct Identity {
@@ -20,36 +28,17 @@ pub(crate) struct Identity {
 
 /// Reads the superblock, and holds it against the drive.
 pub(crate) async fn identity(dev: &Rc<dyn ZonedDevice>) -> StoreResult<Identity> {
-    let geometry = dev.geometry();
-    let superzone = ZoneId(geometry.conventional_zones);
-    if superzone.0 >= geometry.zone_count {
-        return Err(StoreError::new(StoreErrorKind::Invalid, "the drive has no sequential zones"));
-    }
-    let (found, bad_copies) = read_superblock_copies(dev, superzone).await.map_err(|error| {
-        let (kind, text) = match &error {
-            SuperblockError::NotFormatted => {
-                let text = "the drive holds no volume: make one first (`shingle volume create`)";
-                (StoreErrorKind::Invalid, text.to_owned())
-            }
-            SuperblockError::Corrupt => (StoreErrorKind::Corrupt, error.to_string()),
-            SuperblockError::Device(_) => (StoreErrorKind::Device, error.to_string()),
-            _ => (StoreErrorKind::Invalid, error.to_string()),
+    let Owned { superblock: found, bad_copies, .. } = read_owner(dev, &NAME).await.map_err(|error| {
+        let kind = match &error {
+            NotOwned::Corrupt(_) => StoreErrorKind::Corrupt,
+            NotOwned::Device(_) => StoreErrorKind::Device,
+            _ => StoreErrorKind::Invalid,
         };
-        StoreError::caused(kind, text, error)
+        StoreError::caused(kind, error.to_string(), error)
     })?;
-    let invalid = |text: String| Err(StoreError::new(StoreErrorKind::Invalid, text));
-    if found.engine != ENGINE {
-        return invalid("the drive holds a store of another engine, not a volume".to_owned());
-    }
-    if !(OLDEST_VERSION..=VERSION).contains(&found.version) {
-        return invalid(format!(
-            "the volume has version {}, this version of Shingle reads {OLDEST_VERSION} to {VERSION}: use the version that made it",
-            found.version
-        ));
-    }
     let block = Superblock::decode(&found.payload);
     let block = block.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "the superblock makes no sense"))?;
-    Ok(Identity { store: found.store, layout: Layout::of(geometry, &block)?, bad_copies })
+    Ok(Identity { store: found.store, layout: Layout::of(dev.geometry(), &block)?, bad_copies })
 }
 
 /// The metadata log of a volume.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 
-use crate::engine::{Engine, Keeping};
+use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::format::Entry;
 use crate::room::{COPY_RESERVE, FREE_MIN};
@@ -30,18 +30,9 @@ impl Engine {
 
     /// Works until the volume closes or stops.
     pub(crate) async fn keep(self: Rc<Self>) {
-        while self.keeping.get() == Keeping::Works && self.state.borrow().stopped.is_none() {
-            let woken = self.wakes.keeper.notified();
-            match self.keep_once().await {
-                Ok(true) => {}
-                Ok(false) => self.rest(woken).await,
-                // The volume has stopped, and all have been told.
-                Err(_) => break,
-            }
-        }
-        self.keeping.set(Keeping::Ended);
-        self.wakes.room.notify_waiters();
-        self.wakes.ended.notify_one();
+        // An error has stopped the volume, and all have been told.
+        let (runs, step) = (|| self.state.borrow().stopped.is_none(), async || self.keep_once().await);
+        self.keeper.keep(runs, step, async |woken| self.rest(woken).await, || self.wakes.room.notify_waiters()).await;
     }
 
     /// Waits for something to do: no longer than writers may wait for a controller.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 use shingle_store_api::{MappedRun, StoreResult};
 
-use crate::engine::{Engine, Keeping};
+use crate::engine::Engine;
 use crate::state::State;
 use crate::stats::VolumeStats;
 use crate::write::{COPIES, HEAD, TAKEN, of_writes};
@@ -20,11 +20,7 @@ impl Engine {
         self.drive.zones.end();
         self.wakes.control.notify_waiters();
         self.writes_done().await;
-        if self.keeping.get() == Keeping::Works {
-            self.keeping.set(Keeping::Ends);
-            self.wakes.keeper.notify_one();
-            self.wakes.ended.notified().await;
-        }
+        self.keeper.end().await;
         self.copies_done().await;
         self.state.borrow().running()?;
         debug_assert!(self.counts_agree(), "TL-ZONE-1: the zones' counts are not those of the map");

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::ready;
-use shingle_base::{Blocks, StoreId};
-use shingle_record::{MetaLog, NameKind, SequenceSource, SuperblockError, read_superblock, write_superblock};
+use shingle_base::StoreId;
+use shingle_record::{InUse, MetaLog, NameKind, SequenceSource, check_unused, write_superblock};
 use shingle_runtime::Runtime;
 use shingle_store_api::{
     BlockStore, Durability, LocalStoreFuture, MappedRun, StoreError, StoreErrorKind, StoreResult, accessed,
 };
-use shingle_zoned::{ZoneOp, ZonedDevice, report_patiently};
+use shingle_zone_kit::give_up_active;
+use shingle_zoned::ZonedDevice;
 
 use crate::config::{FormatOptions, Options};
 use crate::control::Control;
@@ -55,11 +56,7 @@ impl Volume {
         if !options.force {
             refuse_used(&dev, &layout).await?;
         }
-        let op = if geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
-        let infos = report_patiently(&dev, shingle_base::ZoneId(0), geometry.zone_count).await.map_err(device_error)?;
-        for info in infos.into_iter().filter(|info| info.state.is_active() && layout.is_data(info.zone)) {
-            dev.manage(info.zone, op).await.map_err(device_error)?;
-        }
+        give_up_active(&dev, &layout.data_zones).await.map_err(device_error)?;
         let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
         let superblock = shingle_record::Superblock {
             store,
@@ -237,19 +234,13 @@ impl Volume {
 }
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> StoreResult<()> {
-    let refused = |text: &str| {
-        let text =
-            format!("the drive holds {text}; if nobody needs it, force the creation (`shingle volume create --force`)");
-        Err(StoreError::new(StoreErrorKind::Invalid, text))
-    };
-    match read_superblock(dev, layout.superzone).await {
-        Ok(_) | Err(SuperblockError::NewerVersion(_) | SuperblockError::Corrupt) => return refused("a store"),
-        Err(SuperblockError::Device(error)) => return Err(device_error(error)),
-        Err(_) => {}
-    }
-    let infos = report_patiently(dev, layout.superzone, u32::MAX).await.map_err(device_error)?;
-    let used = infos.iter().filter(|info| info.written > Blocks::ZERO).count();
-    if used > 0 { refused(&format!("no store, but {used} of its zones hold data")) } else { Ok(()) }
+    check_unused(dev, layout.superzone).await.map_err(|error| match error {
+        InUse::Device(error) => device_error(error),
+        InUse::Holds(words) => {
+            let next = "if nobody needs it, force the creation (`shingle volume create --force`)";
+            StoreError::new(StoreErrorKind::Invalid, format!("the drive holds {words}; {next}"))
+        }
+    })
 }
 
 impl BlockStore for Volume {

@@ -7,11 +7,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use futures_util::FutureExt;
 use shingle_base::ZoneId;
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
-use shingle_zone_kit::Joint;
+use shingle_zone_kit::{Joint, Keeper};
 use tokio::sync::Notify;
 
 use crate::config::Options;
@@ -20,35 +19,15 @@ use crate::error::{FilesError, FilesErrorKind, FilesResult};
 use crate::format::{Op, encode};
 use crate::state::State;
 
-/// State of the keeper's task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
-    Works,
-    /// It is to end.
-    Ends,
-    /// It has ended, or never began: no zone becomes free any more.
-    Ended,
-}
-
 /// Wakes of tasks.
+#[derive(Default)]
 pub(crate) struct Wakes {
-    /// The keeper has something to do.
-    pub(crate) keeper: Rc<Notify>,
     /// Zones became free.
     pub(crate) room: Notify,
     /// Bytes were written, or there is no room for them.
     pub(crate) landed: Notify,
     /// Journal entries are durable.
     pub(crate) journaled: Notify,
-    /// The keeper has ended.
-    pub(crate) ended: Notify,
-}
-
-impl Wakes {
-    fn new(state: &State) -> Self {
-        let keeper = state.zones.keeper();
-        Self { keeper, room: Notify::new(), landed: Notify::new(), journaled: Notify::new(), ended: Notify::new() }
-    }
 }
 
 /// Effects of a journal entry once it is durable. (ZF-JOURNAL-1)
@@ -75,7 +54,8 @@ pub(crate) struct Engine {
     pub(crate) read_only: Cell<bool>,
     /// No more changes are taken.
     pub(crate) closing: Cell<bool>,
-    pub(crate) keeping: Cell<Keeping>,
+    /// It sees to free zones and checkpoints.
+    pub(crate) keeper: Keeper,
 }
 
 impl Engine {
@@ -88,20 +68,10 @@ impl Engine {
         state: State,
     ) -> Rc<Self> {
         Rc::new_cyclic(|this: &Weak<Self>| {
-            let this = this.clone();
-            let checkpoints = Joint::new(move || {
-                let engine = this.upgrade();
-                async move {
-                    match engine {
-                        Some(engine) => engine.write_checkpoint().await,
-                        None => Err(FilesError::closed()),
-                    }
-                }
-                .boxed_local()
-            });
-            let (rt, wakes, state) = (rt.clone(), Wakes::new(&state), RefCell::new(state));
-            let (read_only, closing, keeping) = (Cell::new(false), Cell::new(false), Cell::new(Keeping::Ended));
-            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, read_only, closing, keeping }
+            let checkpoints = Joint::of(this.clone(), Self::write_checkpoint, || Err(FilesError::closed()));
+            let (keeper, state) = (Keeper::new(state.zones.keeper()), RefCell::new(state));
+            let (rt, wakes, read_only, closing) = (rt.clone(), Wakes::default(), Cell::new(false), Cell::new(false));
+            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, read_only, closing, keeper }
         })
     }
 
@@ -144,7 +114,7 @@ impl Engine {
         drop(state);
         self.wakes.journaled.notify_waiters();
         if frees {
-            self.wakes.keeper.notify_one();
+            self.keeper.wake();
         }
     }
 
@@ -193,7 +163,7 @@ impl Engine {
         if let Err(failure) = &written {
             self.stop(failure);
         }
-        self.wakes.keeper.notify_one();
+        self.keeper.wake();
         written
     }
 
@@ -249,7 +219,7 @@ impl Engine {
                 state.stopped = Some(FilesError::new(FilesErrorKind::Unavailable, text));
             }
         }
-        self.wakes.keeper.notify_one();
+        self.keeper.wake();
         self.wakes.room.notify_waiters();
         self.wakes.landed.notify_waiters();
         self.wakes.journaled.notify_waiters();

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use shingle_base::{Blocks, StoreId, ZoneId};
-use shingle_record::{MetaLog, SequenceSource, SuperblockError, read_superblock, write_superblock};
+use shingle_base::{Blocks, StoreId};
+use shingle_record::{InUse, MetaLog, SequenceSource, check_unused, write_superblock};
 use shingle_runtime::{Runtime, UnixTime};
-use shingle_zoned::{ZoneOp, ZonedDevice, report_patiently};
+use shingle_zone_kit::give_up_active;
+use shingle_zoned::{ZoneOp, ZonedDevice};
 
 use crate::config::{CreateOptions, FormatOptions, Options};
 use crate::drive::log_config;
@@ -60,11 +61,7 @@ impl ZoneFiles {
         if !options.force {
             refuse_used(&dev, &layout).await?;
         }
-        let op = if geometry.active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
-        let infos = report_patiently(&dev, ZoneId(0), geometry.zone_count).await?;
-        for info in infos.into_iter().filter(|info| info.state.is_active() && layout.is_data(info.zone)) {
-            dev.manage(info.zone, op).await?;
-        }
+        give_up_active(&dev, &layout.data_zones).await?;
         let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
         let superblock = shingle_record::Superblock {
             store,
@@ -311,17 +308,11 @@ impl ZoneFiles {
 const KEPT_FREE: u64 = 4;
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> FilesResult<()> {
-    let refused = |text: &str| {
-        let text =
-            format!("the drive holds {text}; if nobody needs it, force the format (`shingle files format --force`)");
-        Err(FilesError::new(FilesErrorKind::Invalid, text))
-    };
-    match read_superblock(dev, layout.superzone).await {
-        Ok(_) | Err(SuperblockError::NewerVersion(_) | SuperblockError::Corrupt) => return refused("a store"),
-        Err(SuperblockError::Device(error)) => return Err(error.into()),
-        Err(_) => {}
-    }
-    let infos = report_patiently(dev, layout.superzone, u32::MAX).await?;
-    let used = infos.iter().filter(|info| info.written > Blocks::ZERO).count();
-    if used > 0 { refused(&format!("no store, but {used} of its zones hold data")) } else { Ok(()) }
+    check_unused(dev, layout.superzone).await.map_err(|error| match error {
+        InUse::Device(error) => error.into(),
+        InUse::Holds(words) => {
+            let next = "if nobody needs it, force the format (`shingle files format --force`)";
+            FilesError::new(FilesErrorKind::Invalid, format!("the drive holds {words}; {next}"))
+        }
+    })
 }

@@ -2,13 +2,21 @@
 
 use std::rc::Rc;
 
-use shingle_base::{StoreId, ZoneId};
-use shingle_record::{SuperblockError, read_superblock_copies};
+use shingle_base::StoreId;
+use shingle_record::{EngineName, NotOwned, Owned, read_owner};
 use shingle_zoned::ZonedDevice;
 
 use crate::error::{FilesError, FilesErrorKind, FilesResult};
 use crate::format::{ENGINE, Superblock, VERSION};
 use crate::layout::Layout;
+
+const NAME: EngineName = EngineName {
+    engine: ENGINE,
+    versions: VERSION..=VERSION,
+    store: "files",
+    none: "the drive holds no files: format it first (`shingle files format`)",
+    other: "the drive holds a store of another engine, not files",
+};
 
 /// Owner of a drive.
 pub(crate) struct Identity {
@@ -20,34 +28,15 @@ pub(crate) struct Identity {
 
 /// Reads the superblock, and holds it against the drive.
 pub(crate) async fn identity(dev: &Rc<dyn ZonedDevice>) -> FilesResult<Identity> {
-    let geometry = dev.geometry();
-    let superzone = ZoneId(geometry.conventional_zones);
-    let invalid = |text: String| Err(FilesError::new(FilesErrorKind::Invalid, text));
-    if superzone.0 >= geometry.zone_count {
-        return invalid("the drive has no sequential zones".to_owned());
-    }
-    let (found, bad_copies) = read_superblock_copies(dev, superzone).await.map_err(|error| {
-        let (kind, text) = match &error {
-            SuperblockError::NotFormatted => {
-                let text = "the drive holds no files: format it first (`shingle files format`)";
-                (FilesErrorKind::Invalid, text.to_owned())
-            }
-            SuperblockError::Corrupt => (FilesErrorKind::Corrupt, error.to_string()),
-            SuperblockError::Device(_) => (FilesErrorKind::Device, error.to_string()),
-            _ => (FilesErrorKind::Invalid, error.to_string()),
+    let Owned { superblock: found, bad_copies, .. } = read_owner(dev, &NAME).await.map_err(|error| {
+        let kind = match &error {
+            NotOwned::Corrupt(_) => FilesErrorKind::Corrupt,
+            NotOwned::Device(_) => FilesErrorKind::Device,
+            _ => FilesErrorKind::Invalid,
         };
-        FilesError::new(kind, text)
+        FilesError::new(kind, error.to_string())
     })?;
-    if found.engine != ENGINE {
-        return invalid("the drive holds a store of another engine, not files".to_owned());
-    }
-    if found.version != VERSION {
-        let made = found.version;
-        return invalid(format!(
-            "the files have version {made}, this version of Shingle reads {VERSION}: use the version that made them"
-        ));
-    }
     let block = Superblock::decode(&found.payload);
     let block = block.ok_or_else(|| FilesError::new(FilesErrorKind::Corrupt, "the superblock makes no sense"))?;
-    Ok(Identity { store: found.store, layout: Layout::of(geometry, &block)?, bad_copies })
+    Ok(Identity { store: found.store, layout: Layout::of(dev.geometry(), &block)?, bad_copies })
 }

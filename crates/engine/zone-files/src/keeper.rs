@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use shingle_base::ZoneId;
 
-use crate::engine::{After, Engine, Keeping};
+use crate::engine::{After, Engine};
 use crate::error::FilesResult;
 use crate::format::Op;
 use crate::write::reserve;
@@ -17,19 +17,13 @@ use crate::zones::Vacated;
 impl Engine {
     /// Works until the files are closed or stop.
     pub(crate) async fn keep(self: Rc<Self>) {
-        while self.keeping.get() == Keeping::Works && self.state.borrow().stopped.is_none() {
-            let woken = self.wakes.keeper.notified();
-            match self.keep_once().await {
-                Ok(true) => {}
-                Ok(false) => woken.await,
-                // The files have stopped, and all have been told.
-                Err(_) => break,
-            }
-        }
-        self.keeping.set(Keeping::Ended);
-        self.wakes.room.notify_waiters();
-        self.wakes.landed.notify_waiters();
-        self.wakes.ended.notify_one();
+        let told = || {
+            self.wakes.room.notify_waiters();
+            self.wakes.landed.notify_waiters();
+        };
+        // An error has stopped the files, and all have been told.
+        let (runs, step) = (|| self.state.borrow().stopped.is_none(), async || self.keep_once().await);
+        self.keeper.keep(runs, step, async |woken| woken.await, told).await;
     }
 
     /// One thing that is to be done. False if there is none.
@@ -145,9 +139,7 @@ impl Engine {
         for serial in written {
             result = result.and(self.write_out(serial).await);
         }
-        self.keeping.set(Keeping::Ends);
-        self.wakes.keeper.notify_one();
-        self.wakes.ended.notified().await;
+        self.keeper.end().await;
         self.state.borrow().running()?;
         debug_assert!(self.counts_agree(), "ZF-ZONE-1: the zones' counts are not those of the files");
         debug_assert!(self.state.borrow().tree.links_agree(), "ZF-TREE-1");

@@ -263,7 +263,7 @@ impl Engine {
             let Some(op) = op else {
                 // Nobody will look for a file without a name.
                 self.state.borrow_mut().free(after.freed);
-                self.wakes.keeper.notify_one();
+                self.keeper.wake();
                 return Ok(());
             };
             let entry = self.journal(&[op], after);

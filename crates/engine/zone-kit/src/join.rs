@@ -13,7 +13,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, Shared};
@@ -36,6 +36,18 @@ impl<O: Clone + 'static> Joint<O> {
     /// Calls for `work`, which must not call here itself: it would wait for its own end.
     pub fn new(work: impl Fn() -> LocalBoxFuture<'static, O> + 'static) -> Self {
         Self { work: Rc::new(work), last: RefCell::new(None) }
+    }
+
+    /// Calls for `work` of the `owner` that has this in itself; for `gone` once it was dropped.
+    pub fn of<T: 'static, F: Future<Output = O> + 'static>(
+        owner: Weak<T>,
+        work: impl Fn(Rc<T>) -> F + 'static,
+        gone: impl Fn() -> O + 'static,
+    ) -> Self {
+        Self::new(move || match owner.upgrade() {
+            Some(owner) => work(owner).boxed_local(),
+            None => std::future::ready(gone()).boxed_local(),
+        })
     }
 
     /// The result of a run that begins at this call or later (ZK-JOIN-1). Counts as a call when it is made, not when it is
@@ -113,6 +125,18 @@ mod tests {
         assert!(late.all(|call| call.now_or_never() == Some(2)));
         assert_eq!(joint.call().now_or_never(), Some(3), "nothing is left of earlier runs");
         assert_eq!(gate.runs.get(), 3);
+    }
+
+    /// Work of an owner needs no more than the owner's own handle, and keeps nobody alive.
+    #[test]
+    fn work_ends_with_its_owner() {
+        struct Owner(Joint<u32>);
+        let owner = Rc::new_cyclic(|this: &Weak<Owner>| Owner(Joint::of(this.clone(), async |_| 7, || 0)));
+        let (during, after) = (owner.0.call(), owner.0.call());
+        assert_eq!(during.now_or_never(), Some(7));
+        let late = owner.0.call();
+        drop(owner);
+        assert_eq!((after.now_or_never(), late.now_or_never()), (Some(7), Some(0)));
     }
 
     /// ZK-JOIN-3.

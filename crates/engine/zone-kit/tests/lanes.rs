@@ -11,7 +11,7 @@ use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger
 use shingle_zone_kit::{Command, Lane, Writer, ZoneCommands, ZoneTable, write_lane};
 use shingle_zoned::{DeviceError, Geometry, MemoryDevice, ZonedDevice};
 
-const ZONES: u32 = 24;
+const ZONES: u32 = 96;
 const ZONE_BLOCKS: u32 = 32;
 const LANES: usize = 3;
 const COMMAND_BLOCKS: u32 = 8;

@@ -9,7 +9,7 @@ use shingle_base::StoreId;
 use shingle_chunk_store::{
     ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Landing, Options, RecoveryReport, StoreStat, Unread,
 };
-use shingle_record::SuperblockError;
+use shingle_record::NotOwned;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
 use shingle_zoned_linux::{OpenOptions, System};
@@ -234,7 +234,7 @@ fn foreign(path: &Path, store: StoreId, chunks: u64, ours: &[StoreId]) -> Error 
 /// True if the drive could be read and holds no store of any kind.
 fn is_blank(error: &shingle_chunk_store::Error) -> bool {
     let source = std::error::Error::source(error);
-    matches!(source.and_then(|source| source.downcast_ref()), Some(SuperblockError::NotFormatted))
+    matches!(source.and_then(|source| source.downcast_ref()), Some(NotOwned::Blank(_)))
 }
 
 fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<Rc<dyn ZonedDevice>> {

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use shingle_base::{BLOCK_SIZE, Blocks, StoreId, ZoneId};
-use shingle_record::{MetaLogConfig, SuperblockError, read_superblock_copies, room_for_checkpoint};
+use shingle_base::{BLOCK_SIZE, Blocks, StoreId};
+use shingle_record::{EngineName, MetaLogConfig, NotOwned, Owned, read_owner, room_for_checkpoint};
 use shingle_zoned::{Geometry, ZonedDevice};
 
 use crate::drive::Layout;
@@ -13,6 +13,14 @@ use crate::index::ZONE_BLOCKS_MAX;
 
 /// The kind that heads of metazones carry.
 const META_ZONE_KIND: u16 = 0x0001;
+
+const NAME: EngineName = EngineName {
+    engine: ENGINE,
+    versions: VERSION..=VERSION,
+    store: "a chunk store",
+    none: "the drive holds no chunk store: format it first (`shingle chunk format`)",
+    other: "the drive holds a store of another engine, not a chunk store",
+};
 
 /// Owner of the drive.
 pub(super) struct Identity {
@@ -29,41 +37,15 @@ pub(crate) async fn read_identity(dev: &Rc<dyn ZonedDevice>) -> Result<(StoreId,
 
 pub(super) async fn identity(dev: &Rc<dyn ZonedDevice>) -> Result<Identity> {
     let geometry = dev.geometry();
-    let superzone = ZoneId(geometry.conventional_zones);
-    if superzone.0 >= geometry.zone_count {
-        return Err(Error::new(ErrorKind::Format, "the drive has no sequential zones"));
-    }
-    let (found, bad_copies) = read_superblock_copies(dev, superzone).await.map_err(|error| {
+    let Owned { superblock: found, bad_copies, .. } = read_owner(dev, &NAME).await.map_err(|error| {
         let kind = match &error {
-            SuperblockError::Corrupt => ErrorKind::Corrupt,
-            SuperblockError::Device(_) => ErrorKind::Device,
+            NotOwned::Corrupt(_) => ErrorKind::Corrupt,
+            NotOwned::Device(_) => ErrorKind::Device,
             _ => ErrorKind::Format,
         };
-        let text = match &error {
-            SuperblockError::NotFormatted => {
-                "the drive holds no chunk store: format it first (`shingle chunk format`)".to_owned()
-            }
-            other => other.to_string(),
-        };
-        Error::new(kind, text).caused_by(error)
+        Error::new(kind, error.to_string()).caused_by(error)
     })?;
     let format = |text: String| Err(Error::new(ErrorKind::Format, text));
-    if found.engine != ENGINE {
-        return format("the drive holds a store of another engine, not a chunk store".to_owned());
-    }
-    if found.version > VERSION {
-        let version = found.version;
-        return format(format!(
-            "the store has version {version}, this version of Shingle reads {VERSION}: use a newer one"
-        ));
-    }
-    if found.version < VERSION {
-        let version = found.version;
-        return format(format!(
-            "the store has version {version}, which this version of Shingle no longer reads ({VERSION} it does): read it \
-             with the version that wrote it, or format the drive anew"
-        ));
-    }
     let Some(block) = Superblock::decode(&found.payload) else {
         return Err(Error::new(ErrorKind::Corrupt, "the superblock makes no sense"));
     };

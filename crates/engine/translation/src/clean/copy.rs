@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use shingle_record::NameKind;
 use tokio::sync::oneshot;
 
-use crate::engine::{Engine, Keeping};
+use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::layout::Shape;
 use crate::map::Extent;
@@ -56,7 +56,7 @@ impl Engine {
             let Copied { sectors, unreadable } = copied?;
             all.sectors += sectors;
             all.unreadable += unreadable;
-            if self.keeping.get() == Keeping::Ends {
+            if self.keeper.is_to_end() {
                 break;
             }
         }

@@ -137,14 +137,14 @@ impl Control {
     pub fn want_free(&self, zones: u32) {
         self.note_command();
         self.engine.state.borrow_mut().wanted_free = zones.min(self.shape().zones / 2);
-        self.engine.wakes.keeper.notify_one();
+        self.engine.keeper.wake();
     }
 
     /// Has the volume's own cleaner win a zone, if few are free: where a controller's own copies have no room.
     pub fn reclaim(&self) {
         self.note_command();
         self.engine.state.borrow_mut().reclaim = true;
-        self.engine.wakes.keeper.notify_one();
+        self.engine.keeper.wake();
     }
 
     /// Divides writes among frontiers from now on.

@@ -42,7 +42,7 @@ impl Control {
     /// Gives cleaning back to the volume.
     pub fn detach(self) {
         self.engine.state.borrow_mut().attached = None;
-        self.engine.wakes.keeper.notify_one();
+        self.engine.keeper.wake();
     }
 
     fn note_command(&self) {

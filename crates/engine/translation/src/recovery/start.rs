@@ -13,7 +13,7 @@ use super::load::Loaded;
 use super::report::RecoveryReport;
 use super::scan::FoundZone;
 use crate::drive::Drive;
-use crate::engine::{Engine, Keeping};
+use crate::engine::Engine;
 use crate::format::Entry;
 use crate::map::Extent;
 use crate::place::Place;
@@ -126,7 +126,7 @@ impl Found {
             }
         }
         engine.state.borrow().zones.note_emptied();
-        engine.keeping.set(Keeping::Works);
+        engine.keeper.begin();
         engine.rt.spawn_detached(engine.clone().keep());
         Ok((engine, report))
     }

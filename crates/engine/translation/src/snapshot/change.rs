@@ -136,7 +136,7 @@ impl Engine {
                 engine.rt.yield_now().await;
             }
             drop(alone);
-            engine.wakes.keeper.notify_one();
+            engine.keeper.wake();
             Ok(())
         });
         removing.await.unwrap_or_else(|_| Err(Failure::gone().into()))
@@ -182,7 +182,7 @@ impl Engine {
             Ok(Entry::Sized { sectors })
         };
         self.change_whole(change).await?;
-        self.wakes.keeper.notify_one();
+        self.keeper.wake();
         Ok(())
     }
 

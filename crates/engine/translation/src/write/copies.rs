@@ -86,7 +86,7 @@ impl Engine {
                 state.zones.settle(zone);
             }
             drop(state);
-            engine.wakes.keeper.notify_one();
+            engine.keeper.wake();
         });
     }
 }

@@ -203,7 +203,7 @@ impl Engine {
             self.wakes.landed.notify_waiters();
         }
         if emptied || self.log.needs_checkpoint() {
-            self.wakes.keeper.notify_one();
+            self.keeper.wake();
         }
     }
 }

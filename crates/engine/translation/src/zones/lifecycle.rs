@@ -5,7 +5,7 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 use shingle_store_api::StoreErrorKind;
 
-use crate::engine::{Engine, Keeping};
+use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::format::Entry;
 use crate::state::State;
@@ -55,7 +55,7 @@ impl Engine {
                     && let Some(zone) = state.zones.take_free()
                 {
                     if self.wants_room(&state) {
-                        self.wakes.keeper.notify_one();
+                        self.keeper.wake();
                         self.wakes.control.notify_waiters();
                     }
                     if !is_copy(stream) {
@@ -67,7 +67,7 @@ impl Engine {
                     // The keeper waits for its own copies: nobody else makes room.
                     return Err(no_space());
                 }
-                if self.keeping.get() == Keeping::Ended {
+                if self.keeper.has_ended() {
                     return Err(Failure::gone());
                 }
                 state.hopeless = false;
@@ -75,7 +75,7 @@ impl Engine {
                 state.waiting_since.get_or_insert(now);
                 self.wakes.room.notified()
             };
-            self.wakes.keeper.notify_one();
+            self.keeper.wake();
             self.wakes.control.notify_waiters();
             freed.await;
             if self.state.borrow().hopeless {

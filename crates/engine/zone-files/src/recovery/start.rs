@@ -10,7 +10,7 @@ use super::load::{Known, Loaded};
 use super::report::RecoveryReport;
 use super::scan::LogZone;
 use crate::drive::Drive;
-use crate::engine::{After, Engine, Keeping};
+use crate::engine::{After, Engine};
 use crate::error::FilesResult;
 use crate::extent::Extent;
 use crate::format::Op;
@@ -173,7 +173,7 @@ impl Found {
             // The loss is for good: the checkpoint covers the blocks that were in question.
             engine.checkpoint().await?;
         }
-        engine.keeping.set(Keeping::Works);
+        engine.keeper.begin();
         engine.rt.spawn_detached(engine.clone().keep());
         Ok((engine, report))
     }

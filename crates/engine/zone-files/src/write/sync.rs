@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use crate::config::FileKind;
-use crate::engine::{After, Engine, Keeping};
+use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
 use crate::state::State;
@@ -45,7 +45,7 @@ impl Engine {
                     return Ok(());
                 };
                 state.running()?;
-                if self.keeping.get() == Keeping::Ended {
+                if self.keeper.has_ended() {
                     return Err(FilesError::closed());
                 }
                 let waits = active.lane.is_some_and(|lane| state.lanes.all[lane].own.waits);
@@ -98,7 +98,7 @@ impl Engine {
             let gone = state.release_if_gone(serial);
             state.rest_if_idle(serial);
             if gone {
-                self.wakes.keeper.notify_one();
+                self.keeper.wake();
             }
             !gone && state.active.contains_key(&serial) && state.stopped.is_none() && !self.read_only.get()
         };

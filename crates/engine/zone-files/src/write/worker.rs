@@ -14,7 +14,7 @@ use shingle_zoned::DeviceError;
 
 use super::lane::{LOGS, Lane, OWN, Own};
 use super::piece::{Piece, Target};
-use crate::engine::{Engine, Keeping};
+use crate::engine::Engine;
 use crate::error::{FilesError, FilesResult};
 use crate::extent::Extent;
 use crate::payload::Framed;
@@ -95,7 +95,7 @@ impl Writer for Engine {
             queue.drain(..).partition(|piece| matches!(piece.target, Target::Copy(_)));
         queue.extend(files);
         copies.iter().for_each(|piece| piece.fail(&failure));
-        self.keeping.get() != Keeping::Ended || state.stopped.is_some()
+        !self.keeper.has_ended() || state.stopped.is_some()
     }
 
     fn idle(self: &Rc<Self>, lane: usize) {

@@ -11,7 +11,7 @@ use shingle_base::ZoneId;
 use shingle_zone_kit::write_lane;
 
 use super::lane::{COPIES, LOGS, stream_of};
-use crate::engine::{After, Engine, Keeping};
+use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
 use crate::state::State;
@@ -54,7 +54,7 @@ impl Engine {
                     return Err(FilesError::no_space());
                 }
                 self.state.borrow_mut().lanes.all[lane].own.waits = true;
-                self.wakes.keeper.notify_one();
+                self.keeper.wake();
                 self.wakes.landed.notify_waiters();
                 woken.await;
                 self.state.borrow_mut().lanes.all[lane].own.waits = false;
@@ -81,7 +81,7 @@ impl Engine {
             && let Some(zone) = state.zones.take_free()
         {
             if state.zones.free() < self.options.low_water {
-                self.wakes.keeper.notify_one();
+                self.keeper.wake();
             }
             return Ok(Step::Take(zone));
         }
@@ -105,7 +105,7 @@ impl Engine {
             }
             return Ok(Step::Changed);
         }
-        if self.keeping.get() == Keeping::Ended {
+        if self.keeper.has_ended() {
             return Err(FilesError::closed());
         }
         Ok(Step::Wait)
@@ -171,7 +171,7 @@ impl Engine {
             self.release(zone, epoch).await;
         }
         self.state.borrow_mut().lanes.leaving -= usize::from(lane > COPIES);
-        self.wakes.keeper.notify_one();
+        self.keeper.wake();
         Ok(())
     }
 

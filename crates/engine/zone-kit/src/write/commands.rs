@@ -9,6 +9,7 @@
 //!   room until the engine ends.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -136,6 +137,19 @@ impl ZoneCommands {
         let report = report_patiently(&self.dev, zone, 1).await.ok();
         report.and_then(|report| report.first().copied())
     }
+}
+
+/// Has the drive give up zones that whoever used it before left active: they count against its limits.
+///
+/// # Errors
+/// The device's.
+pub async fn give_up_active(dev: &Rc<dyn ZonedDevice>, zones: &Range<u32>) -> DeviceResult<()> {
+    let op = if dev.geometry().active_zones_max.is_some() { ZoneOp::Finish } else { ZoneOp::Close };
+    let infos = report_patiently(dev, ZoneId(zones.start), zones.end - zones.start).await?;
+    for info in infos.into_iter().filter(|info| info.state.is_active()) {
+        dev.manage(info.zone, op).await?;
+    }
+    Ok(())
 }
 
 /// The drive says that a zone can be written no more.

@@ -3,5 +3,5 @@
 mod commands;
 mod lane;
 
-pub use commands::{AfterFailure, ZoneCommands};
+pub use commands::{AfterFailure, ZoneCommands, give_up_active};
 pub use lane::{Command, Lane, Writer, write_lane};
