@@ -115,7 +115,6 @@ impl Engine {
     /// Copies an extent. `None` if its file has it no more.
     async fn copy(self: &Rc<Self>, serial: u64, from: Extent) -> FilesResult<Option<Moved>> {
         let copies = Rc::new(Copying::default());
-        copies.left.set(from.length);
         let most = u64::from(self.drive.layout.record_bytes);
         let mut at = from.offset;
         while at < from.end() {
@@ -149,12 +148,12 @@ impl Engine {
     /// Waits until the first `sent` bytes of copies are written, or have failed.
     async fn finish(&self, copies: &Copying, sent: u64) {
         loop {
-            let ended = copies.ended.notified();
+            let landed = copies.landed.notified();
             let placed: u64 = copies.placed.borrow().iter().map(|extent| extent.length).sum();
             if placed >= sent || copies.failed.borrow().is_some() || self.state.borrow().stopped.is_some() {
                 return;
             }
-            ended.await;
+            landed.await;
         }
     }
 

@@ -14,12 +14,11 @@ use crate::extent::Extent;
 pub(crate) struct Copying {
     /// Their records, in order. Their blocks count as live already.
     pub(crate) placed: RefCell<Vec<Extent>>,
-    /// Bytes that are not written yet.
-    pub(crate) left: Cell<u64>,
     pub(crate) failed: RefCell<Option<FilesError>>,
     /// Nobody needs them any more: those that are still on their way are garbage as soon as they are written. (ZF-CLEAN-2)
     pub(crate) abandoned: Cell<bool>,
-    pub(crate) ended: Notify,
+    /// Some more are written, or none will be.
+    pub(crate) landed: Notify,
 }
 
 /// The one who waits for a piece.
@@ -46,7 +45,7 @@ impl Piece {
     pub(super) fn fail(&self, failure: &FilesError) {
         if let Target::Copy(copying) = &self.target {
             *copying.failed.borrow_mut() = Some(failure.clone());
-            copying.ended.notify_one();
+            copying.landed.notify_one();
         }
     }
 

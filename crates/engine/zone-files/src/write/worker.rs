@@ -173,10 +173,7 @@ impl Engine {
                     state.counters.blocks_copied += extent.blocks();
                     state.zones.add_live(extent.zone, extent.blocks());
                     copying.placed.borrow_mut().push(extent);
-                    copying.left.set(copying.left.get() - piece.length);
-                    if copying.left.get() == 0 {
-                        copying.ended.notify_one();
-                    }
+                    copying.landed.notify_one();
                 }
             }
         }
