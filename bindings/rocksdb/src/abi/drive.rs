@@ -1,0 +1,61 @@
+//! Drives: opening, letting go, room.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use shingle_files_server::Files;
+
+use super::status::{borrowed, give, present, take_back, text, told};
+use crate::drives;
+
+/// `shingle_room`.
+#[repr(C)]
+struct Room {
+    store: u64,
+    capacity_bytes: u64,
+    free_bytes: u64,
+    written_bytes: u64,
+    drive_bytes: u64,
+}
+
+/// # Safety
+/// `drive` ends in a zero byte; `files` may be written to, and `message` may be null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shingle_files_open(
+    drive: *const c_char,
+    cache_bytes: u64,
+    files: *mut *mut Arc<Files>,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { told(message, || give(files, drives::open(text(drive)?, cache_bytes)?)) }
+}
+
+/// # Safety
+/// `files` came from `shingle_files_open`, and is used no more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shingle_files_close(files: *mut Arc<Files>) {
+    // SAFETY: as the caller says.
+    unsafe { take_back(files) }
+}
+
+/// # Safety
+/// `files` came from `shingle_files_open`; `room` may be written to, and `message` may be null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shingle_room_of(files: *const Arc<Files>, room: *mut Room, message: *mut *mut c_char) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        told(message, || {
+            let found = borrowed(files)?.room()?;
+            present(room)?;
+            room.write(Room {
+                store: found.store,
+                capacity_bytes: found.capacity_bytes,
+                free_bytes: found.free_bytes,
+                written_bytes: found.written_bytes,
+                drive_bytes: found.drive_bytes,
+            });
+            Ok(())
+        })
+    }
+}

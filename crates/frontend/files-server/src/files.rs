@@ -1,0 +1,222 @@
+//! Files of a drive, for any thread. Calls block.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use bytes::Bytes;
+use shingle_zone_files::{FileKind, FilesError, FilesErrorKind, WriteLifetime};
+
+use crate::cache::{BLOCK, TableCache};
+use crate::link::{Answering, Link, wait};
+use crate::reader::Reader;
+use crate::wire::{About, Answer, Call, Reply, Room, kind_number, lifetime_number, out_of_place};
+use crate::writer::Writer;
+
+/// Longest path.
+const PATH_BYTES_MAX: usize = 4096;
+
+struct Inner {
+    link: Arc<dyn Link>,
+    cache: TableCache,
+}
+
+/// Files of a drive, for any thread: a cheap handle. If this process owns the drive, it is closed with the last of them.
+#[derive(Clone)]
+pub struct Files(Arc<Inner>);
+
+/// An entry of a directory: its name, and its file unless it is a directory.
+pub type DirEntry = (String, Option<About>);
+
+/// A lock on a path, until it is dropped or its process ends.
+pub struct Lock {
+    files: Files,
+    id: u64,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Waits, so that the next who locks finds it free.
+        let _ = self.files.call(Call::Unlock { lock: self.id });
+    }
+}
+
+impl Files {
+    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64) -> Self {
+        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes) }))
+    }
+
+    /// Makes an empty file, in place of one that has the name. Its name is durable when the call returns.
+    ///
+    /// # Errors
+    /// `NotFound` without its directory, `IsDirectory`, `NoSpace`, `Invalid`, `Unavailable`.
+    pub fn create(&self, path: &str, kind: FileKind, lifetime: WriteLifetime) -> Result<Writer, FilesError> {
+        let path = checked(path)?;
+        let (handle, about) =
+            self.opened(Call::Create { path, kind: kind_number(kind), lifetime: lifetime_number(lifetime) })?;
+        Ok(Writer::new(self, handle, about))
+    }
+
+    /// Opens a file to go on at its end.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `Unavailable`.
+    pub fn append_to(&self, path: &str) -> Result<Writer, FilesError> {
+        let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
+        Ok(Writer::new(self, handle, about))
+    }
+
+    /// Opens a file to be read.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `Unavailable`.
+    pub fn open(&self, path: &str) -> Result<Reader, FilesError> {
+        let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
+        Ok(Reader::new(self, handle, about))
+    }
+
+    /// A file by its path; `None` for a directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `Unavailable`.
+    pub fn stat(&self, path: &str) -> Result<Option<About>, FilesError> {
+        match self.call(Call::Stat { path: checked(path)? })? {
+            Reply::Found(found) => Ok(found),
+            _ => Err(out_of_place()),
+        }
+    }
+
+    /// Entries of a directory, by name.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `Unavailable`.
+    pub fn list(&self, path: &str) -> Result<Vec<DirEntry>, FilesError> {
+        match self.call(Call::List { path: checked(path)? })? {
+            Reply::Entries(entries) => Ok(entries),
+            _ => Err(out_of_place()),
+        }
+    }
+
+    /// Removes a file's name, durably.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `Unavailable`.
+    pub fn remove(&self, path: &str) -> Result<(), FilesError> {
+        self.done(Call::Remove { path: checked(path)? })
+    }
+
+    /// Gives a file or directory another name, durably. A file that has it is removed in the same step.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotDirectory`, `NotEmpty`, `Unavailable`.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), FilesError> {
+        self.done(Call::Rename { from: checked(from)?, to: checked(to)? })
+    }
+
+    /// Gives a file one more name, durably.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `IsDirectory`, `NoSpace`, `Unavailable`.
+    pub fn link(&self, from: &str, to: &str) -> Result<(), FilesError> {
+        self.done(Call::Link { from: checked(from)?, to: checked(to)? })
+    }
+
+    /// Makes a directory, durably.
+    ///
+    /// # Errors
+    /// `NotFound` without the directory above, `Exists`, `NoSpace`, `Unavailable`.
+    pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
+        self.done(Call::MakeDir { path: checked(path)?, all: false })
+    }
+
+    /// Makes a directory and those above it, as far as they are not there.
+    ///
+    /// # Errors
+    /// `NotDirectory`, `NoSpace`, `Unavailable`.
+    pub fn make_dir_all(&self, path: &str) -> Result<(), FilesError> {
+        self.done(Call::MakeDir { path: checked(path)?, all: true })
+    }
+
+    /// Removes an empty directory, durably.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotEmpty`, `NotDirectory`, `Unavailable`.
+    pub fn remove_dir(&self, path: &str) -> Result<(), FilesError> {
+        self.done(Call::RemoveDir { path: checked(path)? })
+    }
+
+    /// Locks a path against other processes, and others of this one.
+    ///
+    /// # Errors
+    /// `Locked`, `Unavailable`.
+    pub fn lock(&self, path: &str) -> Result<Lock, FilesError> {
+        match self.call(Call::Lock { path: checked(path)? })? {
+            Reply::Locked(id) => Ok(Lock { files: self.clone(), id }),
+            _ => Err(out_of_place()),
+        }
+    }
+
+    /// Room of the drive.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn room(&self) -> Result<Room, FilesError> {
+        match self.call(Call::Room)? {
+            Reply::Room(room) => Ok(room),
+            _ => Err(out_of_place()),
+        }
+    }
+
+    fn opened(&self, call: Call) -> Result<(u64, About), FilesError> {
+        match self.call(call)? {
+            Reply::Opened(handle, about) => Ok((handle, about)),
+            _ => Err(out_of_place()),
+        }
+    }
+
+    pub(crate) fn call(&self, call: Call) -> Answer {
+        wait(&self.begin(call, Bytes::new()))
+    }
+
+    pub(crate) fn done(&self, call: Call) -> Result<(), FilesError> {
+        match self.call(call)? {
+            Reply::Done => Ok(()),
+            _ => Err(out_of_place()),
+        }
+    }
+
+    pub(crate) fn begin(&self, call: Call, data: Bytes) -> Receiver<Answer> {
+        let (answering, answer) = Answering::waited();
+        self.0.link.send(call, data, answering);
+        answer
+    }
+
+    /// Hands a call in whose answer tells nothing.
+    pub(crate) fn tell(&self, call: Call) {
+        self.0.link.send(call, Bytes::new(), Answering::nobody());
+    }
+
+    pub(crate) fn send(&self, call: Call, data: Bytes, answering: Answering) {
+        self.0.link.send(call, data, answering);
+    }
+
+    pub(crate) fn cache(&self) -> &TableCache {
+        &self.0.cache
+    }
+
+    pub(crate) fn caches(&self) -> bool {
+        self.0.cache.holds_any()
+    }
+
+    pub(crate) fn cut(&self, serial: u64, size: u64) {
+        self.0.cache.cut(serial, size / BLOCK);
+    }
+}
+
+/// A path for a call.
+fn checked(path: &str) -> Result<String, FilesError> {
+    if path.len() > PATH_BYTES_MAX {
+        let text = format!("a path has at most {PATH_BYTES_MAX} bytes");
+        return Err(FilesError::new(FilesErrorKind::Invalid, text));
+    }
+    Ok(path.to_owned())
+}

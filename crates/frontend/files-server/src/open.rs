@@ -1,0 +1,83 @@
+//! Opening the files of a drive: as its owner, or through the process that owns it.
+
+#![expect(clippy::disallowed_methods, reason = "a front end waits on the real clock, outside simulations")]
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::LocalBoxFuture;
+use shingle_runtime::Runtime;
+use shingle_zone_files::{FilesError, FilesErrorKind, Options};
+use shingle_zoned::ZonedDevice;
+
+use crate::address::Named;
+use crate::files::Files;
+use crate::owner::{Opening, Owner};
+use crate::remote::Remote;
+
+/// Time in which another process opens or closes the drive, after which an opening gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens a drive's device, on the thread of its owner.
+pub type Opener =
+    Arc<dyn Fn(Runtime) -> LocalBoxFuture<'static, Result<Rc<dyn ZonedDevice>, OpenError>> + Send + Sync>;
+
+/// A drive that cannot be opened.
+#[derive(Clone, Debug)]
+pub struct OpenError {
+    /// Another process has it, which may serve it.
+    pub in_use: bool,
+    /// What is to be told.
+    pub error: FilesError,
+}
+
+impl OpenError {
+    pub(crate) fn other(kind: FilesErrorKind, text: String) -> Self {
+        Self { in_use: false, error: FilesError::new(kind, text) }
+    }
+}
+
+/// Parameters of an opening.
+#[derive(Clone, Debug)]
+pub struct OpenFiles<'a> {
+    /// The node or file of the drive.
+    pub holder: &'a Path,
+    /// Its partition.
+    pub partition: Option<&'a str>,
+    /// How the files are opened, if this process becomes their owner.
+    pub options: Options,
+    /// Memory of the cache of tables, in bytes.
+    pub cache_bytes: u64,
+}
+
+/// Opens the files of a drive. The process that opens them first owns the drive; others reach them through it, as long as it has them.
+///
+/// # Errors
+/// As `ZoneFiles::open`; `Unavailable` if another process has the drive and does not share it.
+pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, FilesError> {
+    let OpenFiles { holder, partition, options, cache_bytes } = *parameters;
+    let named = Named { holder, partition };
+    let opening = Opening { opener, options, holder: holder.to_owned(), partition: partition.map(str::to_owned) };
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let error = match Owner::start(opening.clone()) {
+            Ok(owner) => return Ok(Files::new(owner, cache_bytes)),
+            Err(error) => error,
+        };
+        if !error.in_use {
+            return Err(error.error);
+        }
+        // Its owner may be opening or closing it right now.
+        match named.address().and_then(|address| Remote::connect(&address)) {
+            Ok(remote) => return Ok(Files::new(remote, cache_bytes)),
+            Err(refused) if refused.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(FilesError::new(FilesErrorKind::Unavailable, refused.to_string()));
+            }
+            Err(_) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(_) => return Err(error.error),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The owner of a drive's files: a thread of this process.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use shingle_runtime::Runtime;
+use shingle_zone_files::{FilesError, FilesErrorKind, Options, ZoneFiles};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::address::Named;
+use crate::link::{Answering, Link};
+use crate::open::{OpenError, Opener};
+use crate::service;
+use crate::session::Session;
+use crate::wire::Call;
+
+/// How the files are to be opened.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) opener: Opener,
+    pub(crate) options: Options,
+    pub(crate) holder: PathBuf,
+    pub(crate) partition: Option<String>,
+}
+
+/// A call on its way.
+struct Job {
+    call: Call,
+    data: Bytes,
+    answering: Answering,
+}
+
+/// The owner, from other threads. It closes the files and ends when this is dropped.
+pub(crate) struct Owner {
+    /// Unbounded, as each caller waits for its answers: a thread for each call, a writer for a bounded number of bytes.
+    calls: Option<UnboundedSender<Job>>,
+    thread: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
+}
+
+impl Link for Owner {
+    fn send(&self, call: Call, data: Bytes, answering: Answering) {
+        if let Some(calls) = &self.calls {
+            // If the owner is gone the job is dropped, and says so.
+            let _ = calls.send(Job { call, data, answering });
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.calls = None;
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Owner {
+    /// Opens the files on a thread of their own.
+    pub(crate) fn start(opening: Opening) -> Result<Arc<Self>, OpenError> {
+        let (sender, receiver) = unbounded_channel();
+        let (tell, told) = channel();
+        let thread = shingle_runtime::real::spawn_thread("shingle-files", move |rt| own(rt, opening, tell, receiver));
+        let thread = thread.map_err(|error| OpenError::other(FilesErrorKind::Unavailable, error.to_string()))?;
+        let owner = Arc::new(Self { calls: Some(sender), thread: Mutex::new(Some(thread)) });
+        let ended = |_| OpenError::other(FilesErrorKind::Unavailable, "the owner of the drive ended at once".to_owned());
+        told.recv().map_err(ended)??;
+        Ok(owner)
+    }
+}
+
+async fn opened(rt: &Runtime, opening: &Opening) -> Result<ZoneFiles, OpenError> {
+    let device = (opening.opener)(rt.clone()).await?;
+    let (files, report) = ZoneFiles::open(rt, device, opening.options).await?;
+    tracing::debug!(?report, "the files are open");
+    Ok(files)
+}
+
+async fn own(
+    rt: Runtime,
+    opening: Opening,
+    tell: Sender<Result<(), OpenError>>,
+    mut calls: UnboundedReceiver<Job>,
+) {
+    let files = match opened(&rt, &opening).await {
+        Ok(files) => files,
+        Err(error) => {
+            let _ = tell.send(Err(error));
+            return;
+        }
+    };
+    let named = Named { holder: &opening.holder, partition: opening.partition.as_deref() };
+    let serving = named.address().and_then(|address| service::serve(&rt, &files, &address));
+    match serving {
+        Ok(serving) => rt.spawn_detached(serving),
+        Err(error) => {
+            tracing::warn!(%error, "other processes cannot reach the files on this drive while it is open here");
+        }
+    }
+    let session = Session::new(&rt, &files);
+    let _ = tell.send(Ok(()));
+    while let Some(Job { call, data, answering }) = calls.recv().await {
+        let answer = session.begin(call, data);
+        rt.spawn_detached(async move { answering.give(answer.await) });
+    }
+    drop(session);
+    if let Err(error) = files.close().await {
+        tracing::warn!(%error, "the files were not closed in order; the next opening reads more");
+    }
+}
+
+impl From<FilesError> for OpenError {
+    fn from(error: FilesError) -> Self {
+        Self { in_use: false, error }
+    }
+}

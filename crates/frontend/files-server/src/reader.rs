@@ -1,0 +1,161 @@
+//! A file that is being read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+
+use bytes::Bytes;
+use shingle_zone_files::FilesError;
+
+use crate::cache::BLOCK;
+use crate::files::Files;
+use crate::link::wait;
+use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, out_of_place};
+
+/// First and largest bytes that are read ahead of one who reads in order.
+const AHEAD_MIN: u64 = 64 << 10;
+const AHEAD_MAX: u64 = 1 << 20;
+
+/// A file that is being read. All its bytes were verified.
+pub struct Reader {
+    files: Files,
+    handle: u64,
+    about: About,
+    /// Where the last read ended.
+    last: AtomicU64,
+    /// Bytes to read ahead.
+    ahead: AtomicU64,
+}
+
+/// A read under way.
+pub struct Pending {
+    answer: Receiver<Answer>,
+}
+
+impl Pending {
+    /// Waits for the bytes: fewer than asked for at the end of the file.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Device`, `Unavailable`.
+    pub fn wait(self) -> Result<Bytes, FilesError> {
+        data(wait(&self.answer))
+    }
+}
+
+fn data(answer: Answer) -> Result<Bytes, FilesError> {
+    match answer? {
+        Reply::Data(bytes) => Ok(bytes),
+        _ => Err(out_of_place()),
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(files: &Files, handle: u64, about: About) -> Self {
+        Self { files: files.clone(), handle, about, last: AtomicU64::new(u64::MAX), ahead: AtomicU64::new(0) }
+    }
+
+    /// The file, as it was when it was opened.
+    pub fn about(&self) -> About {
+        self.about
+    }
+
+    /// Reads into `into` from byte `offset` on. Returns how many bytes there were: fewer at the end of the file.
+    ///
+    /// # Errors
+    /// `Corrupt` if bytes are damaged or lost, `Device`, `Unavailable`.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {
+        if self.about.table && self.files.caches() { self.cached(offset, into) } else { self.direct(offset, into) }
+    }
+
+    /// Begins to read; the bytes are there when [`Pending::wait`] returns. At most 4 MiB.
+    pub fn begin(&self, offset: u64, length: u64) -> Pending {
+        let length = length.min(DATA_BYTES_MAX as u64);
+        Pending { answer: self.files.begin(Call::Read { handle: self.handle, offset, length }, Bytes::new()) }
+    }
+
+    /// Bytes from memory alone, if all of them are there.
+    pub fn remembered(&self, offset: u64, into: &mut [u8]) -> bool {
+        if !self.about.table {
+            return false;
+        }
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset + done as u64;
+            let Some(copied) = self.from_cache(at, &mut into[done..]) else { return false };
+            done += copied;
+        }
+        true
+    }
+
+    fn direct(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {
+        let mut done = 0;
+        while done < into.len() {
+            let bytes = self.begin(offset + done as u64, (into.len() - done) as u64).wait()?;
+            let length = bytes.len().min(into.len() - done);
+            into[done..done + length].copy_from_slice(&bytes[..length]);
+            done += length;
+            if length == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies from the block at `at` what the cache has of it. `None` if it lacks the byte at `at`.
+    fn from_cache(&self, at: u64, into: &mut [u8]) -> Option<usize> {
+        let (block, within) = (at / BLOCK, (at % BLOCK) as usize);
+        let found = self.files.cache().get((self.about.serial, block))?;
+        let here = found.get(within..).filter(|here| !here.is_empty())?;
+        let length = here.len().min(into.len());
+        into[..length].copy_from_slice(&here[..length]);
+        Some(length)
+    }
+
+    fn cached(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {
+        let ahead = self.read_ahead(offset, into.len() as u64);
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset + done as u64;
+            if let Some(copied) = self.from_cache(at, &mut into[done..]) {
+                done += copied;
+                continue;
+            }
+            let first = at / BLOCK;
+            let end = (offset + into.len() as u64 + ahead).div_ceil(BLOCK).max(first + 1);
+            let length = ((end - first) * BLOCK).min(DATA_BYTES_MAX as u64);
+            let bytes = self.begin(first * BLOCK, length).wait()?;
+            self.remember(first, &bytes);
+            let within = ((at - first * BLOCK) as usize).min(bytes.len());
+            let here = &bytes[within..];
+            let length = here.len().min(into.len() - done);
+            into[done..done + length].copy_from_slice(&here[..length]);
+            done += length;
+            if length == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn remember(&self, first: u64, bytes: &Bytes) {
+        let cache = self.files.cache();
+        for (number, block) in bytes.chunks(BLOCK as usize).enumerate() {
+            // A copy: a slice would keep all that was read in memory as long as one block of it is used.
+            cache.insert((self.about.serial, first + number as u64), Bytes::copy_from_slice(block));
+        }
+    }
+
+    /// Bytes to read behind those that are asked for: more, the longer one reads in order.
+    fn read_ahead(&self, offset: u64, length: u64) -> u64 {
+        let last = self.last.swap(offset + length, Ordering::Relaxed);
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let next = if offset == last { (ahead * 2).clamp(AHEAD_MIN, AHEAD_MAX) } else { 0 };
+        self.ahead.store(next, Ordering::Relaxed);
+        next
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.files.tell(Call::Close { handle: self.handle });
+    }
+}

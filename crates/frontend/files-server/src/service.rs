@@ -1,0 +1,123 @@
+//! Other processes at the owner's socket.
+
+#![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
+
+use std::io::{self, Error, ErrorKind};
+use std::os::unix::net::{SocketAddr, UnixListener as Bound};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shingle_runtime::Runtime;
+use shingle_zone_files::ZoneFiles;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::frame::{CALL_BYTES_MAX, Head, LENGTHS, Lengths, parted};
+use crate::session::Session;
+use crate::wire::{Answer, VERSION};
+
+/// Processes that are served at once.
+const PROCESSES_MAX: usize = 128;
+/// Calls of one process under way.
+const CALLS_MAX: usize = 256;
+/// Time for a process to say its version.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause after the system refused a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// An answer on its way, with the place among the calls under way that it holds.
+struct Reply {
+    id: u64,
+    answer: Answer,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Serves other processes, until the future is dropped.
+///
+/// # Errors
+/// The socket cannot be had.
+pub(crate) fn serve(
+    rt: &Runtime,
+    files: &ZoneFiles,
+    address: &SocketAddr,
+) -> io::Result<impl Future<Output = ()> + use<>> {
+    let bound = Bound::bind_addr(address)?;
+    bound.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(bound)?;
+    let (rt, files) = (rt.clone(), files.clone());
+    Ok(async move {
+        let processes = Arc::new(Semaphore::new(PROCESSES_MAX));
+        loop {
+            let Ok(place) = processes.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let session = Session::new(&rt, &files);
+                    let served = attend(rt.clone(), stream, session);
+                    rt.spawn_detached(async move {
+                        if let Err(error) = served.await {
+                            tracing::debug!(%error, "a process that used the files has gone");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    })
+}
+
+/// Serves one process until it goes. Its files and locks go with the session. (FS-END-1)
+async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>) -> io::Result<()> {
+    let (peer, own) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
+    let (mut reading, mut writing) = stream.into_split();
+    if peer != own && peer != 0 {
+        let refusal = Head::Answer(0, Err((0, "another user has the drive open: do it as that one, or as root".to_owned())));
+        return tokio::time::timeout(PATIENCE, writing.write_all(&refusal.encode(0)?)).await?;
+    }
+    let hello = tokio::time::timeout(PATIENCE, next(&mut reading)).await??;
+    writing.write_all(&Head::Hello(VERSION).encode(0)?).await?;
+    if !matches!(hello, (Head::Hello(VERSION), _)) {
+        return Err(Error::new(ErrorKind::InvalidData, "it speaks another version of the calls"));
+    }
+    let (replies, queue) = unbounded_channel();
+    rt.spawn_detached(async move {
+        // One that takes no answers has gone, which the next read tells.
+        let _ = answer(writing, queue).await;
+    });
+    let places = Arc::new(Semaphore::new(CALLS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
+        let (Head::Call(id, call), data) = next(&mut reading).await? else {
+            return Err(Error::new(ErrorKind::InvalidData, "it sent no call"));
+        };
+        let (begun, replies) = (session.begin(call, data), replies.clone());
+        rt.spawn_detached(async move {
+            let reply = Reply { id, answer: begun.await, _place: place };
+            let _ = replies.send(reply);
+        });
+    }
+}
+
+async fn next(reading: &mut OwnedReadHalf) -> io::Result<(Head, Bytes)> {
+    let mut lengths = [0; LENGTHS];
+    reading.read_exact(&mut lengths).await?;
+    let lengths = Lengths::decode(lengths, CALL_BYTES_MAX)?;
+    let mut bytes = vec![0; lengths.head + lengths.data];
+    reading.read_exact(&mut bytes).await?;
+    let head = Head::decode(&bytes[..lengths.head])?;
+    Ok((head, Bytes::from(bytes).slice(lengths.head..)))
+}
+
+async fn answer(mut writing: OwnedWriteHalf, mut queue: UnboundedReceiver<Reply>) -> io::Result<()> {
+    while let Some(Reply { id, answer, _place }) = queue.recv().await {
+        let (head, data) = parted(id, answer);
+        writing.write_all(&head.encode(data.len())?).await?;
+        writing.write_all(&data).await?;
+    }
+    Ok(())
+}

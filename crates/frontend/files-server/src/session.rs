@@ -1,0 +1,219 @@
+//! A session: files and locks that one process has, on the owner's thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, ready};
+use shingle_runtime::Runtime;
+use shingle_zone_files::{File, FileLock, FilesError, FilesErrorKind, FilesResult, ZoneFiles};
+
+use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, Room, Then, create_options, lifetime_of};
+
+/// Time for which flushed bytes gather before they are written: a page cache waits longer.
+const GATHER: Duration = Duration::from_millis(10);
+/// Most files and locks that one session has.
+const HANDLES_MAX: usize = 1 << 20;
+
+/// An open file of a session.
+struct Opened {
+    file: File,
+    /// A write of what was flushed is to come.
+    flushing: Cell<bool>,
+}
+
+/// Files and locks of one process.
+pub(crate) struct Session {
+    rt: Runtime,
+    files: ZoneFiles,
+    opened: RefCell<BTreeMap<u64, Rc<Opened>>>,
+    locks: RefCell<BTreeMap<u64, FileLock>>,
+    next: Cell<u64>,
+}
+
+fn invalid(text: &str) -> FilesError {
+    FilesError::new(FilesErrorKind::Invalid, text)
+}
+
+/// An answer that is there at once.
+fn at_once(answer: Answer) -> LocalBoxFuture<'static, Answer> {
+    ready(answer).boxed_local()
+}
+
+fn done(result: FilesResult<()>) -> Answer {
+    result.map(|()| Reply::Done)
+}
+
+impl Session {
+    pub(crate) fn new(rt: &Runtime, files: &ZoneFiles) -> Rc<Self> {
+        let (opened, locks) = (RefCell::default(), RefCell::default());
+        Rc::new(Self { rt: rt.clone(), files: files.clone(), opened, locks, next: Cell::new(1) })
+    }
+
+    /// Begins a call: appended bytes have their place, and closed handles are gone, when this returns. (FS-ORDER-1)
+    pub(crate) fn begin(self: &Rc<Self>, call: Call, data: Bytes) -> LocalBoxFuture<'static, Answer> {
+        match call {
+            Call::Append { handle, then } => self.append(handle, data, then),
+            Call::Close { handle } => {
+                self.opened.borrow_mut().remove(&handle);
+                at_once(Ok(Reply::Done))
+            }
+            Call::Unlock { lock } => {
+                self.locks.borrow_mut().remove(&lock);
+                at_once(Ok(Reply::Done))
+            }
+            Call::Expect { handle, bytes } => at_once(self.file(handle).map(|opened| {
+                opened.file.expect(bytes);
+                Reply::Done
+            })),
+            Call::SetLifetime { handle, lifetime } => at_once(self.file(handle).map(|opened| {
+                opened.file.set_lifetime(lifetime_of(lifetime));
+                Reply::Done
+            })),
+            Call::Info { handle } => at_once(self.about(handle).map(|about| Reply::Found(Some(about)))),
+            Call::Read { handle, offset, length } => match self.file(handle) {
+                Ok(opened) => {
+                    let length = length.min(DATA_BYTES_MAX as u64);
+                    async move { opened.file.read(offset, length).await.map(Reply::Data) }.boxed_local()
+                }
+                Err(error) => at_once(Err(error)),
+            },
+            call => {
+                let session = self.clone();
+                async move { session.name(call).await }.boxed_local()
+            }
+        }
+    }
+
+    /// A call on names, which takes its place in the journal.
+    async fn name(self: Rc<Self>, call: Call) -> Answer {
+        let files = &self.files;
+        match call {
+            Call::Create { path, kind, lifetime } => {
+                let file = files.create(&path, create_options(kind, lifetime)).await?;
+                self.add(file)
+            }
+            Call::Open { path } => self.add(files.open_file(&path)?),
+            Call::Truncate { handle, size } => done(self.file(handle)?.file.truncate(size).await),
+            Call::Stat { path } => Ok(Reply::Found(files.stat(&path)?.map(About::from))),
+            Call::List { path } => {
+                let entries = files.list(&path)?.into_iter();
+                Ok(Reply::Entries(entries.map(|entry| (entry.name, entry.file.map(About::from))).collect()))
+            }
+            Call::Remove { path } => done(files.remove(&path).await),
+            Call::Rename { from, to } => done(files.rename(&from, &to).await),
+            Call::Link { from, to } => done(files.link(&from, &to).await),
+            Call::MakeDir { path, all: false } => done(files.make_dir(&path).await),
+            Call::MakeDir { path, all: true } => done(self.make_all(&path).await),
+            Call::RemoveDir { path } => done(files.remove_dir(&path).await),
+            Call::Lock { path } => {
+                let (lock, id) = (files.lock(&path)?, self.number()?);
+                self.locks.borrow_mut().insert(id, lock);
+                Ok(Reply::Locked(id))
+            }
+            Call::Room => Ok(Reply::Room(self.room())),
+            _ => Err(invalid("the call is not one on names")),
+        }
+    }
+
+    /// Makes a directory, and those above it.
+    async fn make_all(&self, path: &str) -> FilesResult<()> {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        for end in ends {
+            let above = &path[..end];
+            if above.trim_matches('/').is_empty() {
+                continue;
+            }
+            match self.files.stat(above) {
+                Ok(None) => {}
+                Ok(Some(_)) => {
+                    let text = format!("`{}` is a file, not a directory", shingle_base::printable(above.as_bytes()));
+                    return Err(FilesError::new(FilesErrorKind::NotDirectory, text));
+                }
+                Err(error) if error.kind == FilesErrorKind::NotFound => match self.files.make_dir(above).await {
+                    // Another made it meanwhile.
+                    Err(error) if error.kind == FilesErrorKind::Exists => {}
+                    made => made?,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn append(self: &Rc<Self>, handle: u64, data: Bytes, then: Then) -> LocalBoxFuture<'static, Answer> {
+        let opened = match self.file(handle) {
+            Ok(opened) => opened,
+            Err(error) => return at_once(Err(error)),
+        };
+        let taken = opened.file.append(vec![data]);
+        match then {
+            Then::Gather => async move { done(taken.await) }.boxed_local(),
+            Then::Flush => {
+                self.flush_soon(opened);
+                async move { done(taken.await) }.boxed_local()
+            }
+            Then::Sync => async move {
+                taken.await?;
+                done(opened.file.sync().await)
+            }
+            .boxed_local(),
+        }
+    }
+
+    /// Has what was appended written in a moment, with what comes until then.
+    fn flush_soon(&self, opened: Rc<Opened>) {
+        if opened.flushing.replace(true) {
+            return;
+        }
+        let rt = self.rt.clone();
+        self.rt.spawn_detached(async move {
+            rt.sleep(GATHER).await;
+            opened.flushing.set(false);
+            if let Err(error) = opened.file.flush().await {
+                // The next sync tells it, too.
+                tracing::debug!(%error, "flushed bytes were not written");
+            }
+        });
+    }
+
+    fn number(&self) -> FilesResult<u64> {
+        if self.opened.borrow().len() + self.locks.borrow().len() >= HANDLES_MAX {
+            return Err(invalid("too many files are open at once; close some"));
+        }
+        let id = self.next.get();
+        self.next.set(id + 1);
+        Ok(id)
+    }
+
+    fn add(&self, file: File) -> Answer {
+        let (about, id) = (About::from(file.info()?), self.number()?);
+        self.opened.borrow_mut().insert(id, Rc::new(Opened { file, flushing: Cell::new(false) }));
+        Ok(Reply::Opened(id, about))
+    }
+
+    fn file(&self, handle: u64) -> FilesResult<Rc<Opened>> {
+        let found = self.opened.borrow().get(&handle).cloned();
+        found.ok_or_else(|| invalid("the file was closed"))
+    }
+
+    fn about(&self, handle: u64) -> FilesResult<About> {
+        Ok(About::from(self.file(handle)?.file.info()?))
+    }
+
+    fn room(&self) -> Room {
+        let stats = self.files.stats();
+        let block = shingle_base::Blocks(1).bytes();
+        let counters = stats.counters;
+        Room {
+            store: self.files.store().0,
+            capacity_bytes: stats.capacity_bytes,
+            free_bytes: stats.free_bytes,
+            written_bytes: counters.bytes_written,
+            drive_bytes: (counters.blocks_written + counters.blocks_copied) * block,
+        }
+    }
+}
