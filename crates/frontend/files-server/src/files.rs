@@ -9,6 +9,7 @@ use shingle_zone_files::{FileKind, FilesError, FilesErrorKind, WriteLifetime};
 use crate::cache::{BLOCK, TableCache};
 use crate::link::{Answering, Link, wait};
 use crate::reader::Reader;
+use crate::tail::Tails;
 use crate::wire::{About, Answer, Call, Reply, Room, kind_number, lifetime_number, out_of_place};
 use crate::writer::Writer;
 
@@ -18,6 +19,8 @@ const PATH_BYTES_MAX: usize = 4096;
 struct Inner {
     link: Arc<dyn Link>,
     cache: TableCache,
+    /// Those of the logs that this process writes, if it owns the drive.
+    tails: Option<Arc<Tails>>,
 }
 
 /// Files of a drive, for any thread: a cheap handle. If this process owns the drive, it is closed with the last of them.
@@ -41,8 +44,8 @@ impl Drop for Lock {
 }
 
 impl Files {
-    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64) -> Self {
-        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes) }))
+    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Option<Arc<Tails>>) -> Self {
+        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails }))
     }
 
     /// Makes an empty file, in place of one that has the name. Its name is durable when the call returns.
@@ -50,10 +53,18 @@ impl Files {
     /// # Errors
     /// `NotFound` without its directory, `IsDirectory`, `NoSpace`, `Invalid`, `Unavailable`.
     pub fn create(&self, path: &str, kind: FileKind, lifetime: WriteLifetime) -> Result<Writer, FilesError> {
-        let path = checked(path)?;
-        let (handle, about) =
-            self.opened(Call::Create { path, kind: kind_number(kind), lifetime: lifetime_number(lifetime) })?;
-        Ok(Writer::new(self, handle, about))
+        let call =
+            Call::Create { path: checked(path)?, kind: kind_number(kind), lifetime: lifetime_number(lifetime) };
+        let (handle, about) = self.opened(call)?;
+        let tails = self.0.tails.as_ref().filter(|_| kind == FileKind::Wal);
+        let tail = tails.and_then(|tails| match tails.tail(about.serial, path) {
+            Ok(tail) => Some(tail),
+            Err(error) => {
+                tracing::debug!(%error, path, "flushed bytes of the log do not survive the end of the process");
+                None
+            }
+        });
+        Ok(Writer::new(self, handle, about, tail))
     }
 
     /// Opens a file to go on at its end.
@@ -62,7 +73,7 @@ impl Files {
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn append_to(&self, path: &str) -> Result<Writer, FilesError> {
         let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
-        Ok(Writer::new(self, handle, about))
+        Ok(Writer::new(self, handle, about, None))
     }
 
     /// Opens a file to be read.

@@ -13,6 +13,7 @@
 //! - FS-ANSWER-1: each call is answered, or fails once the owner has ended. What was appended and not synced may be lost then; what was synced is not.
 //! - FS-CACHE-1: the cache holds verified bytes of tables; a place of a table that was read never gets other bytes.
 //! - FS-PEER-1: the socket serves the owner's user, and root.
+//! - FS-TAIL-1, FS-TAIL-2: what was flushed to a log survives the end of the owner's process (module `tail`).
 //! - FS-END-1: files and locks of a process are let go when it ends, however it ends.
 
 mod address;
@@ -24,8 +25,10 @@ mod open;
 mod owner;
 mod reader;
 mod remote;
+mod resume;
 mod service;
 mod session;
+mod tail;
 mod wire;
 mod writer;
 

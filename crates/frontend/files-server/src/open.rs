@@ -64,7 +64,7 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
     let until = Instant::now() + PATIENCE;
     loop {
         let error = match Owner::start(opening.clone()) {
-            Ok(owner) => return Ok(Files::new(owner, cache_bytes)),
+            Ok((owner, tails)) => return Ok(Files::new(owner, cache_bytes, tails)),
             Err(error) => error,
         };
         if !error.in_use {
@@ -72,7 +72,7 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
         }
         // Its owner may be opening or closing it right now.
         match named.address().and_then(|address| Remote::connect(&address)) {
-            Ok(remote) => return Ok(Files::new(remote, cache_bytes)),
+            Ok(remote) => return Ok(Files::new(remote, cache_bytes, None)),
             Err(refused) if refused.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Err(FilesError::new(FilesErrorKind::Unavailable, refused.to_string()));
             }

@@ -13,8 +13,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::address::Named;
 use crate::link::{Answering, Link};
 use crate::open::{OpenError, Opener};
+use crate::resume;
 use crate::service;
 use crate::session::Session;
+use crate::tail::Tails;
 use crate::wire::Call;
 
 /// How the files are to be opened.
@@ -63,48 +65,56 @@ impl Drop for Owner {
 
 impl Owner {
     /// Opens the files on a thread of their own.
-    pub(crate) fn start(opening: Opening) -> Result<Arc<Self>, OpenError> {
+    pub(crate) fn start(opening: Opening) -> Result<(Arc<Self>, Option<Arc<Tails>>), OpenError> {
         let (sender, receiver) = unbounded_channel();
         let (tell, told) = channel();
         let thread = shingle_runtime::real::spawn_thread("shingle-files", move |rt| own(rt, opening, tell, receiver));
         let thread = thread.map_err(|error| OpenError::other(FilesErrorKind::Unavailable, error.to_string()))?;
         let owner = Arc::new(Self { calls: Some(sender), thread: Mutex::new(Some(thread)) });
         let ended = |_| OpenError::other(FilesErrorKind::Unavailable, "the owner of the drive ended at once".to_owned());
-        told.recv().map_err(ended)??;
-        Ok(owner)
+        let tails = told.recv().map_err(ended)??;
+        Ok((owner, tails))
     }
 }
 
-async fn opened(rt: &Runtime, opening: &Opening) -> Result<ZoneFiles, OpenError> {
+async fn opened(rt: &Runtime, opening: &Opening) -> Result<(ZoneFiles, Option<Arc<Tails>>), OpenError> {
     let device = (opening.opener)(rt.clone()).await?;
     let (files, report) = ZoneFiles::open(rt, device, opening.options).await?;
     tracing::debug!(?report, "the files are open");
-    Ok(files)
+    let tails = match Tails::open(files.store()) {
+        Ok(tails) => tails,
+        Err(error) => {
+            tracing::debug!(%error, "flushed bytes of logs do not survive the end of the process");
+            return Ok((files, None));
+        }
+    };
+    resume::append_missing(&files, &tails).await?;
+    Ok((files, Some(Arc::new(tails))))
 }
 
 async fn own(
     rt: Runtime,
     opening: Opening,
-    tell: Sender<Result<(), OpenError>>,
+    tell: Sender<Result<Option<Arc<Tails>>, OpenError>>,
     mut calls: UnboundedReceiver<Job>,
 ) {
-    let files = match opened(&rt, &opening).await {
-        Ok(files) => files,
+    let (files, tails) = match opened(&rt, &opening).await {
+        Ok(opened) => opened,
         Err(error) => {
             let _ = tell.send(Err(error));
             return;
         }
     };
     let named = Named { holder: &opening.holder, partition: opening.partition.as_deref() };
-    let serving = named.address().and_then(|address| service::serve(&rt, &files, &address));
+    let serving = named.address().and_then(|address| service::serve(&rt, &files, tails.clone(), &address));
     match serving {
         Ok(serving) => rt.spawn_detached(serving),
         Err(error) => {
             tracing::warn!(%error, "other processes cannot reach the files on this drive while it is open here");
         }
     }
-    let session = Session::new(&rt, &files);
-    let _ = tell.send(Ok(()));
+    let session = Session::new(&rt, &files, tails.clone());
+    let _ = tell.send(Ok(tails));
     while let Some(Job { call, data, answering }) = calls.recv().await {
         let answer = session.begin(call, data);
         rt.spawn_detached(async move { answering.give(answer.await) });

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::frame::{CALL_BYTES_MAX, Head, LENGTHS, Lengths, parted};
 use crate::session::Session;
+use crate::tail::Tails;
 use crate::wire::{Answer, VERSION};
 
 /// Processes that are served at once.
@@ -44,6 +45,7 @@ struct Reply {
 pub(crate) fn serve(
     rt: &Runtime,
     files: &ZoneFiles,
+    tails: Option<Arc<Tails>>,
     address: &SocketAddr,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
     let bound = Bound::bind_addr(address)?;
@@ -56,7 +58,7 @@ pub(crate) fn serve(
             let Ok(place) = processes.clone().acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let session = Session::new(&rt, &files);
+                    let session = Session::new(&rt, &files, tails.clone());
                     let served = attend(rt.clone(), stream, session);
                     rt.spawn_detached(async move {
                         if let Err(error) = served.await {

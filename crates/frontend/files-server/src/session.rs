@@ -3,14 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::{LocalBoxFuture, ready};
+use futures_util::future::{LocalBoxFuture, Shared, ready};
 use shingle_runtime::Runtime;
 use shingle_zone_files::{File, FileLock, FilesError, FilesErrorKind, FilesResult, ZoneFiles};
 
+use crate::tail::Tails;
 use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, Room, Then, create_options, lifetime_of};
 
 /// Time for which flushed bytes gather before they are written: a page cache waits longer.
@@ -18,17 +20,21 @@ const GATHER: Duration = Duration::from_millis(10);
 /// Most files and locks that one session has.
 const HANDLES_MAX: usize = 1 << 20;
 
+/// A write that several flushes wait for.
+type Flushing = Shared<LocalBoxFuture<'static, FilesResult<()>>>;
+
 /// An open file of a session.
 struct Opened {
     file: File,
-    /// A write of what was flushed is to come.
-    flushing: Cell<bool>,
+    /// The write to come of what was flushed.
+    flushing: RefCell<Option<Flushing>>,
 }
 
 /// Files and locks of one process.
 pub(crate) struct Session {
     rt: Runtime,
     files: ZoneFiles,
+    tails: Option<Arc<Tails>>,
     opened: RefCell<BTreeMap<u64, Rc<Opened>>>,
     locks: RefCell<BTreeMap<u64, FileLock>>,
     next: Cell<u64>,
@@ -48,9 +54,9 @@ fn done(result: FilesResult<()>) -> Answer {
 }
 
 impl Session {
-    pub(crate) fn new(rt: &Runtime, files: &ZoneFiles) -> Rc<Self> {
+    pub(crate) fn new(rt: &Runtime, files: &ZoneFiles, tails: Option<Arc<Tails>>) -> Rc<Self> {
         let (opened, locks) = (RefCell::default(), RefCell::default());
-        Rc::new(Self { rt: rt.clone(), files: files.clone(), opened, locks, next: Cell::new(1) })
+        Rc::new(Self { rt: rt.clone(), files: files.clone(), tails, opened, locks, next: Cell::new(1) })
     }
 
     /// Begins a call: appended bytes have their place, and closed handles are gone, when this returns. (FS-ORDER-1)
@@ -93,7 +99,11 @@ impl Session {
         let files = &self.files;
         match call {
             Call::Create { path, kind, lifetime } => {
+                let mut making = self.tails.as_deref().map(Tails::making);
                 let file = files.create(&path, create_options(kind, lifetime)).await?;
+                if let Some(making) = &mut making {
+                    making.serial = file.info()?.serial;
+                }
                 self.add(file)
             }
             Call::Open { path } => self.add(files.open_file(&path)?),
@@ -153,8 +163,12 @@ impl Session {
         match then {
             Then::Gather => async move { done(taken.await) }.boxed_local(),
             Then::Flush => {
-                self.flush_soon(opened);
-                async move { done(taken.await) }.boxed_local()
+                let written = self.flush_soon(opened);
+                async move {
+                    taken.await?;
+                    done(written.await)
+                }
+                .boxed_local()
             }
             Then::Sync => async move {
                 taken.await?;
@@ -165,19 +179,27 @@ impl Session {
     }
 
     /// Has what was appended written in a moment, with what comes until then.
-    fn flush_soon(&self, opened: Rc<Opened>) {
-        if opened.flushing.replace(true) {
-            return;
+    fn flush_soon(&self, opened: Rc<Opened>) -> Flushing {
+        let next = opened.flushing.borrow().clone();
+        if let Some(next) = next {
+            return next;
         }
-        let rt = self.rt.clone();
-        self.rt.spawn_detached(async move {
+        let (rt, file) = (self.rt.clone(), opened.clone());
+        let flushing = async move {
             rt.sleep(GATHER).await;
-            opened.flushing.set(false);
-            if let Err(error) = opened.file.flush().await {
-                // The next sync tells it, too.
-                tracing::debug!(%error, "flushed bytes were not written");
-            }
+            // From here on bytes wait for the next one.
+            file.flushing.take();
+            file.file.flush().await
+        }
+        .boxed_local()
+        .shared();
+        opened.flushing.replace(Some(flushing.clone()));
+        let driven = flushing.clone();
+        self.rt.spawn_detached(async move {
+            // Each who waits is told; this one writes also for those who have gone.
+            let _ = driven.await;
         });
+        flushing
     }
 
     fn number(&self) -> FilesResult<u64> {
@@ -191,7 +213,7 @@ impl Session {
 
     fn add(&self, file: File) -> Answer {
         let (about, id) = (About::from(file.info()?), self.number()?);
-        self.opened.borrow_mut().insert(id, Rc::new(Opened { file, flushing: Cell::new(false) }));
+        self.opened.borrow_mut().insert(id, Rc::new(Opened { file, flushing: RefCell::default() }));
         Ok(Reply::Opened(id, about))
     }
 

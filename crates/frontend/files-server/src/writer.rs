@@ -7,6 +7,7 @@ use shingle_zone_files::{FilesError, WriteLifetime};
 
 use crate::files::Files;
 use crate::link::Answering;
+use crate::tail::Tail;
 use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number, out_of_place};
 
 /// Bytes that gather here before they go to the owner, unless they are flushed.
@@ -19,6 +20,8 @@ struct State {
     buffer: BytesMut,
     size: u64,
     sent: usize,
+    /// What was flushed and is not written yet, for whoever comes after this process (FS-TAIL-1).
+    tail: Option<Tail>,
     /// The first failure: bytes behind it would leave a hole.
     failed: Option<FilesError>,
 }
@@ -38,6 +41,21 @@ pub struct Writer {
     shared: Arc<Shared>,
 }
 
+impl State {
+    /// Keeps what is in the buffer in the tail. True if that is not needed, or done.
+    fn keep(&mut self) -> bool {
+        let offset = self.size - self.buffer.len() as u64;
+        self.tail.as_mut().is_none_or(|tail| tail.keep(offset, &self.buffer))
+    }
+
+    /// All bytes before `end` are written.
+    fn written(&mut self, end: u64) {
+        if let Some(tail) = &mut self.tail {
+            tail.written(end);
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,8 +63,8 @@ impl Shared {
 }
 
 impl Writer {
-    pub(crate) fn new(files: &Files, handle: u64, about: About) -> Self {
-        let state = State { size: about.size, ..State::default() };
+    pub(crate) fn new(files: &Files, handle: u64, about: About, tail: Option<Tail>) -> Self {
+        let state = State { size: about.size, tail, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), answered: Condvar::new() });
         Self { files: files.clone(), handle, serial: about.serial, table: about.table, shared }
     }
@@ -83,14 +101,23 @@ impl Writer {
         Ok(())
     }
 
-    /// Hands all that was appended to the owner: reads see it, and it is written within some milliseconds. Does not wait for that.
+    /// Hands all that was appended to the owner: reads see it, and it is written within some milliseconds. Does not wait for that. What was
+    /// flushed to a log survives the end of the process, if it owns the drive.
     ///
     /// # Errors
     /// As [`append`](Self::append).
     pub fn flush(&self) -> Result<(), FilesError> {
         let mut state = self.shared.lock();
-        if !state.buffer.is_empty() {
-            self.send(&mut state, Then::Flush);
+        if state.buffer.is_empty() {
+            return state.failed.clone().map_or(Ok(()), Err);
+        }
+        let kept = state.keep();
+        self.send(&mut state, Then::Flush);
+        if !kept {
+            // It is safe once it is written.
+            while state.sent > 0 && state.failed.is_none() {
+                state = self.shared.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
         state.failed.clone().map_or(Ok(()), Err)
     }
@@ -100,17 +127,20 @@ impl Writer {
     /// # Errors
     /// As [`append`](Self::append).
     pub fn sync(&self) -> Result<(), FilesError> {
-        let data = {
+        let (answer, end) = {
             let mut state = self.shared.lock();
             if let Some(failed) = &state.failed {
                 return Err(failed.clone());
             }
             let data = state.buffer.split().freeze();
             // Handed in under the lock, so that no later bytes overtake these.
-            self.files.begin(Call::Append { handle: self.handle, then: Then::Sync }, data)
+            (self.files.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
         };
-        match crate::link::wait(&data) {
-            Ok(Reply::Done) => Ok(()),
+        match crate::link::wait(&answer) {
+            Ok(Reply::Done) => {
+                self.shared.lock().written(end);
+                Ok(())
+            }
             Ok(_) => Err(out_of_place()),
             Err(error) => {
                 self.shared.lock().failed.get_or_insert_with(|| error.clone());
@@ -124,10 +154,11 @@ impl Writer {
     /// # Errors
     /// `Invalid` if it is shorter; as [`append`](Self::append).
     pub fn truncate(&self, size: u64) -> Result<(), FilesError> {
-        self.flush()?;
         if self.size() == size {
-            return Ok(());
+            return self.flush();
         }
+        // Nothing of what is cut stays in the tail.
+        self.sync()?;
         self.files.done(Call::Truncate { handle: self.handle, size })?;
         if self.table {
             self.files.cut(self.serial, size);
@@ -148,14 +179,18 @@ impl Writer {
 
     fn send(&self, state: &mut State, then: Then) {
         let data: Bytes = state.buffer.split().freeze();
-        let length = data.len();
+        let (length, end) = (data.len(), state.size);
         state.sent += length;
         let shared = self.shared.clone();
         let answering = Answering::new(move |answer| {
             let mut state = shared.lock();
             state.sent -= length;
-            if let Err(error) = answer {
-                state.failed.get_or_insert(error);
+            match answer {
+                Ok(_) if then != Then::Gather => state.written(end),
+                Ok(_) => {}
+                Err(error) => {
+                    state.failed.get_or_insert(error);
+                }
             }
             drop(state);
             shared.answered.notify_all();
@@ -168,7 +203,9 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         if !state.buffer.is_empty() && state.failed.is_none() {
-            self.send(&mut state, Then::Gather);
+            // The tail goes with the answer to the last flush.
+            state.keep();
+            self.send(&mut state, Then::Flush);
         }
         drop(state);
         self.files.tell(Call::Close { handle: self.handle });
