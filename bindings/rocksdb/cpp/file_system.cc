@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "info_log.h"
 #include "reading.h"
 #include "status.h"
 #include "writing.h"
@@ -96,7 +97,7 @@ IOStatus FileSystem::Open(const std::string& uri, std::unique_ptr<rocksdb::FileS
   if (done != SHINGLE_OK) {
     return StatusOf(done, uri, message);
   }
-  FilesPtr files(opened);
+  FilesPtr files(opened, shingle_files_close);
   shingle_room room;
   done = shingle_room_of(files.get(), &room, message.out());
   if (done != SHINGLE_OK) {
@@ -272,6 +273,17 @@ IOStatus FileSystem::LockFile(const std::string& path, const IOOptions&, FileLoc
 IOStatus FileSystem::UnlockFile(FileLock* lock, const IOOptions&, IODebugContext*) {
   delete lock;
   return IOStatus::OK();
+}
+
+IOStatus FileSystem::NewLogger(const std::string& path, const IOOptions&, std::shared_ptr<rocksdb::Logger>* result, IODebugContext*) {
+  shingle_writer* writer = nullptr;
+  IOStatus status = OnPath(path, [&](const char* tidy, char** message) {
+    return shingle_create(files_.get(), tidy, SHINGLE_OTHER, SHINGLE_LIFE_NONE, &writer, message);
+  });
+  if (status.ok()) {
+    *result = std::make_shared<InfoLog>(files_, Tidy(path), WriterPtr(writer));
+  }
+  return status;
 }
 
 IOStatus FileSystem::GetTestDirectory(const IOOptions& options, std::string* path, IODebugContext* dbg) {

@@ -10,10 +10,8 @@
 
 namespace shingle {
 
-struct CloseFiles {
-  void operator()(shingle_files* files) const { shingle_files_close(files); }
-};
-using FilesPtr = std::unique_ptr<shingle_files, CloseFiles>;
+// Shared with the info log, which may outlive the file system.
+using FilesPtr = std::shared_ptr<shingle_files>;
 
 class FileSystem : public rocksdb::FileSystem {
  public:
@@ -55,6 +53,8 @@ class FileSystem : public rocksdb::FileSystem {
                                  rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus LockFile(const std::string& path, const rocksdb::IOOptions& options, rocksdb::FileLock** lock, rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus UnlockFile(rocksdb::FileLock* lock, const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus NewLogger(const std::string& path, const rocksdb::IOOptions& options, std::shared_ptr<rocksdb::Logger>* result,
+                              rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus GetTestDirectory(const rocksdb::IOOptions& options, std::string* path, rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus GetAbsolutePath(const std::string& path, const rocksdb::IOOptions& options, std::string* absolute,
                                     rocksdb::IODebugContext* dbg) override;

@@ -42,7 +42,8 @@ where
     F: Future<Output = T>,
 {
     let failed = |text: &str| FilesError::new(FilesErrorKind::Unavailable, text);
-    let thread = shingle_runtime::real::spawn_thread("shingle-locate", main).map_err(|error| failed(&error.to_string()))?;
+    let thread =
+        shingle_runtime::real::spawn_thread("shingle-locate", main).map_err(|error| failed(&error.to_string()))?;
     let joined = thread.join().map_err(|_| failed("the search for the drive stopped"))?;
     joined.map_err(|error| failed(&error.to_string()))
 }
@@ -74,7 +75,12 @@ pub(crate) fn open(drive: &str, cache_bytes: u64) -> Result<Arc<Files>, FilesErr
     }
     known.retain(|known| known.path != path);
     let (holder, partition) = drive_path::split(&path);
-    let parameters = OpenFiles { holder: Path::new(&holder), partition: partition.as_deref(), options: Options::default(), cache_bytes };
+    let parameters = OpenFiles {
+        holder: Path::new(&holder),
+        partition: partition.as_deref(),
+        options: Options::default(),
+        cache_bytes,
+    };
     let opened = open_files(&parameters, opener(path.clone()));
     let files = Arc::new(opened.map_err(|error| FilesError::new(error.kind, format!("{}: {error}", path.display())))?);
     known.push(Known { path, files: Arc::downgrade(&files) });

@@ -93,11 +93,7 @@ unsafe fn on_path(
 /// # Safety
 /// `files` came from `shingle_files_open`, `path` ends in a zero byte, and `message` may be null.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn shingle_remove(
-    files: *const Arc<Files>,
-    path: *const c_char,
-    message: *mut *mut c_char,
-) -> c_int {
+unsafe extern "C" fn shingle_remove(files: *const Arc<Files>, path: *const c_char, message: *mut *mut c_char) -> c_int {
     // SAFETY: as the caller says.
     unsafe { on_path(files, path, message, Files::remove) }
 }

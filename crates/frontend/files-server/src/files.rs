@@ -53,8 +53,7 @@ impl Files {
     /// # Errors
     /// `NotFound` without its directory, `IsDirectory`, `NoSpace`, `Invalid`, `Unavailable`.
     pub fn create(&self, path: &str, kind: FileKind, lifetime: WriteLifetime) -> Result<Writer, FilesError> {
-        let call =
-            Call::Create { path: checked(path)?, kind: kind_number(kind), lifetime: lifetime_number(lifetime) };
+        let call = Call::Create { path: checked(path)?, kind: kind_number(kind), lifetime: lifetime_number(lifetime) };
         let (handle, about) = self.opened(call)?;
         let tails = self.0.tails.as_ref().filter(|_| kind == FileKind::Wal);
         let tail = tails.and_then(|tails| match tails.tail(about.serial, path) {

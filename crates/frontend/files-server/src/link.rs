@@ -16,7 +16,7 @@ pub trait Link: Send + Sync {
 pub struct Answering(Option<Box<dyn FnOnce(Answer) + Send>>);
 
 impl Answering {
-    /// Gives the answer to `then`.
+    /// Gives the answer to `then`, which must not wait for anything that one who hands in a call may hold: other answers come behind it.
     pub(crate) fn new(then: impl FnOnce(Answer) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }

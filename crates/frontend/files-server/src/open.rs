@@ -22,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens a drive's device, on the thread of its owner.
-pub type Opener =
-    Arc<dyn Fn(Runtime) -> LocalBoxFuture<'static, Result<Rc<dyn ZonedDevice>, OpenError>> + Send + Sync>;
+pub type Opener = Arc<dyn Fn(Runtime) -> LocalBoxFuture<'static, Result<Rc<dyn ZonedDevice>, OpenError>> + Send + Sync>;
 
 /// A drive that cannot be opened.
 #[derive(Clone, Debug)]

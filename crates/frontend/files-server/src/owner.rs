@@ -71,7 +71,8 @@ impl Owner {
         let thread = shingle_runtime::real::spawn_thread("shingle-files", move |rt| own(rt, opening, tell, receiver));
         let thread = thread.map_err(|error| OpenError::other(FilesErrorKind::Unavailable, error.to_string()))?;
         let owner = Arc::new(Self { calls: Some(sender), thread: Mutex::new(Some(thread)) });
-        let ended = |_| OpenError::other(FilesErrorKind::Unavailable, "the owner of the drive ended at once".to_owned());
+        let ended =
+            |_| OpenError::other(FilesErrorKind::Unavailable, "the owner of the drive ended at once".to_owned());
         let tails = told.recv().map_err(ended)??;
         Ok((owner, tails))
     }

@@ -65,7 +65,12 @@ impl Remote {
         match next(&mut stream)?.0 {
             Head::Hello(VERSION) => {}
             Head::Answer(_, Err((_, words))) => return Err(Error::new(ErrorKind::PermissionDenied, words)),
-            _ => return Err(Error::new(ErrorKind::PermissionDenied, "the drive is open in a process of another version of Shingle")),
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::PermissionDenied,
+                    "the drive is open in a process of another version of Shingle",
+                ));
+            }
         }
         stream.set_read_timeout(None)?;
         let (shared, mut reading) = (Arc::new(Shared { calls: Mutex::default() }), stream.try_clone()?);

@@ -78,7 +78,8 @@ async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>) -> io::Re
     let (peer, own) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
     let (mut reading, mut writing) = stream.into_split();
     if peer != own && peer != 0 {
-        let refusal = Head::Answer(0, Err((0, "another user has the drive open: do it as that one, or as root".to_owned())));
+        let refusal =
+            Head::Answer(0, Err((0, "another user has the drive open: do it as that one, or as root".to_owned())));
         return tokio::time::timeout(PATIENCE, writing.write_all(&refusal.encode(0)?)).await?;
     }
     let hello = tokio::time::timeout(PATIENCE, next(&mut reading)).await??;

@@ -8,20 +8,31 @@ use shingle_zone_files::{FilesError, WriteLifetime};
 use crate::files::Files;
 use crate::link::Answering;
 use crate::tail::Tail;
-use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number, out_of_place};
+use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number};
 
 /// Bytes that gather here before they go to the owner, unless they are flushed.
 const GATHERED: usize = 256 << 10;
 /// Bytes on their way to the owner before an append waits.
-const ON_THEIR_WAY: usize = 8 << 20;
+const ON_THEIR_WAY: u64 = 8 << 20;
 
+/// The side of those who append. Held while a call is handed in, which may wait for the owner.
 #[derive(Default)]
 struct State {
     buffer: BytesMut,
     size: u64,
-    sent: usize,
+    /// Bytes that were handed to the owner.
+    sent: u64,
     /// What was flushed and is not written yet, for whoever comes after this process (FS-TAIL-1).
     tail: Option<Tail>,
+}
+
+/// The side of the answers. Held for a moment only, as answers must never wait for one who hands in a call.
+#[derive(Default)]
+struct Answers {
+    /// Bytes that the owner has answered for.
+    answered: u64,
+    /// All bytes of the file before this one are written.
+    written: u64,
     /// The first failure: bytes behind it would leave a hole.
     failed: Option<FilesError>,
 }
@@ -29,6 +40,7 @@ struct State {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    answers: Mutex<Answers>,
     answered: Condvar,
 }
 
@@ -43,29 +55,56 @@ pub struct Writer {
 
 impl State {
     /// Keeps what is in the buffer in the tail. True if that is not needed, or done.
-    fn keep(&mut self) -> bool {
+    fn keep(&mut self, written: u64) -> bool {
         let offset = self.size - self.buffer.len() as u64;
-        self.tail.as_mut().is_none_or(|tail| tail.keep(offset, &self.buffer))
-    }
-
-    /// All bytes before `end` are written.
-    fn written(&mut self, end: u64) {
-        if let Some(tail) = &mut self.tail {
-            tail.written(end);
-        }
+        self.tail.as_mut().is_none_or(|tail| {
+            tail.written(written);
+            tail.keep(offset, &self.buffer)
+        })
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until at most `most` of the `sent` bytes are unanswered, or one failed.
+    fn wait(&self, sent: u64, most: u64) -> Result<(), FilesError> {
+        let answers = lock(&self.answers);
+        let waits = |answers: &mut Answers| answers.failed.is_none() && sent - answers.answered > most;
+        let answers = self.answered.wait_while(answers, waits).unwrap_or_else(PoisonError::into_inner);
+        answers.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The first failure, if there was one.
+    fn sound(&self) -> Result<(), FilesError> {
+        lock(&self.answers).failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn written(&self) -> u64 {
+        lock(&self.answers).written
+    }
+
+    fn take_answer(&self, length: u64, written: Option<u64>, answer: Result<Reply, FilesError>) {
+        let mut answers = lock(&self.answers);
+        answers.answered += length;
+        match (answer, written) {
+            (Ok(_), Some(end)) => answers.written = answers.written.max(end),
+            (Ok(_), None) => {}
+            (Err(error), _) => {
+                answers.failed.get_or_insert(error);
+            }
+        }
+        drop(answers);
+        self.answered.notify_all();
     }
 }
 
 impl Writer {
     pub(crate) fn new(files: &Files, handle: u64, about: About, tail: Option<Tail>) -> Self {
         let state = State { size: about.size, tail, ..State::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), answered: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
         Self { files: files.clone(), handle, serial: about.serial, table: about.table, shared }
     }
 
@@ -76,7 +115,7 @@ impl Writer {
 
     /// Bytes of the file.
     pub fn size(&self) -> u64 {
-        self.shared.lock().size
+        lock(&self.shared.state).size
     }
 
     /// Appends bytes. Others see them after [`flush`](Self::flush).
@@ -84,18 +123,14 @@ impl Writer {
     /// # Errors
     /// `NoSpace`, `Unavailable`: those of this append or of an earlier one. The file takes no more then.
     pub fn append(&self, bytes: &[u8]) -> Result<(), FilesError> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
+        self.shared.sound()?;
         for part in bytes.chunks(DATA_BYTES_MAX / 2) {
-            if let Some(failed) = &state.failed {
-                return Err(failed.clone());
-            }
             state.buffer.extend_from_slice(part);
             state.size += part.len() as u64;
             if state.buffer.len() >= GATHERED {
                 self.send(&mut state, Then::Gather);
-            }
-            while state.sent > ON_THEIR_WAY && state.failed.is_none() {
-                state = self.shared.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.shared.wait(state.sent, ON_THEIR_WAY)?;
             }
         }
         Ok(())
@@ -107,19 +142,14 @@ impl Writer {
     /// # Errors
     /// As [`append`](Self::append).
     pub fn flush(&self) -> Result<(), FilesError> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         if state.buffer.is_empty() {
-            return state.failed.clone().map_or(Ok(()), Err);
+            return self.shared.sound();
         }
-        let kept = state.keep();
+        let kept = state.keep(self.shared.written());
         self.send(&mut state, Then::Flush);
-        if !kept {
-            // It is safe once it is written.
-            while state.sent > 0 && state.failed.is_none() {
-                state = self.shared.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-        state.failed.clone().map_or(Ok(()), Err)
+        // Without a place in the tail it is safe once it is written.
+        self.shared.wait(state.sent, if kept { ON_THEIR_WAY } else { 0 })
     }
 
     /// Makes all that was appended durable. May be called beside appends of another thread.
@@ -128,25 +158,14 @@ impl Writer {
     /// As [`append`](Self::append).
     pub fn sync(&self) -> Result<(), FilesError> {
         let (answer, end) = {
-            let mut state = self.shared.lock();
-            if let Some(failed) = &state.failed {
-                return Err(failed.clone());
-            }
+            let mut state = lock(&self.shared.state);
+            self.shared.sound()?;
             let data = state.buffer.split().freeze();
             // Handed in under the lock, so that no later bytes overtake these.
             (self.files.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
         };
-        match crate::link::wait(&answer) {
-            Ok(Reply::Done) => {
-                self.shared.lock().written(end);
-                Ok(())
-            }
-            Ok(_) => Err(out_of_place()),
-            Err(error) => {
-                self.shared.lock().failed.get_or_insert_with(|| error.clone());
-                Err(error)
-            }
-        }
+        self.shared.take_answer(0, Some(end), crate::link::wait(&answer));
+        self.shared.sound()
     }
 
     /// Cuts the file.
@@ -157,13 +176,19 @@ impl Writer {
         if self.size() == size {
             return self.flush();
         }
-        // Nothing of what is cut stays in the tail.
         self.sync()?;
+        let state = &mut *lock(&self.shared.state);
+        // No late answer may take the new end for written, and nothing of what is cut may stay in the tail.
+        self.shared.wait(state.sent, 0)?;
+        if let Some(tail) = &mut state.tail {
+            tail.written(state.size);
+        }
         self.files.done(Call::Truncate { handle: self.handle, size })?;
         if self.table {
             self.files.cut(self.serial, size);
         }
-        self.shared.lock().size = size;
+        lock(&self.shared.answers).written = size;
+        state.size = size;
         Ok(())
     }
 
@@ -179,32 +204,20 @@ impl Writer {
 
     fn send(&self, state: &mut State, then: Then) {
         let data: Bytes = state.buffer.split().freeze();
-        let (length, end) = (data.len(), state.size);
+        let length = data.len() as u64;
         state.sent += length;
-        let shared = self.shared.clone();
-        let answering = Answering::new(move |answer| {
-            let mut state = shared.lock();
-            state.sent -= length;
-            match answer {
-                Ok(_) if then != Then::Gather => state.written(end),
-                Ok(_) => {}
-                Err(error) => {
-                    state.failed.get_or_insert(error);
-                }
-            }
-            drop(state);
-            shared.answered.notify_all();
-        });
+        let (shared, written) = (self.shared.clone(), (then != Then::Gather).then_some(state.size));
+        let answering = Answering::new(move |answer| shared.take_answer(length, written, answer));
         self.files.send(Call::Append { handle: self.handle, then }, data, answering);
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if !state.buffer.is_empty() && state.failed.is_none() {
+        let mut state = lock(&self.shared.state);
+        if !state.buffer.is_empty() && self.shared.sound().is_ok() {
             // The tail goes with the answer to the last flush.
-            state.keep();
+            state.keep(self.shared.written());
             self.send(&mut state, Then::Flush);
         }
         drop(state);

@@ -266,6 +266,23 @@ fn the_cache_gives_the_bytes_that_are_there() {
     assert!(contents(&files, "/2.sst") == [&pattern(20_000, 1)[..10_000], &[7; 9_000]].concat());
 }
 
+/// More flushes than a socket holds, by one who does not wait for answers: answers must not wait for the one who sends.
+#[test]
+fn a_process_that_flushes_all_the_time_is_served() {
+    let drive = Drive::new();
+    let owner = drive.open();
+    let other = drive.open();
+    let mut expected = Vec::new();
+    let writer = other.create("/000001.log", FileKind::Wal, NONE).unwrap();
+    for number in 0..20_000_u32 {
+        writer.append(&number.to_le_bytes()).unwrap();
+        writer.flush().unwrap();
+        expected.extend(number.to_le_bytes());
+    }
+    writer.sync().unwrap();
+    assert!(contents(&owner, "/000001.log") == expected);
+}
+
 #[test]
 fn many_threads_append_sync_and_read_at_once() {
     let drive = Drive::new();

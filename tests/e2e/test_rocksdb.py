@@ -1,0 +1,165 @@
+"""RocksDB on zones: Debian's own programs by preload, a database that is killed, followed and shared, and RocksDB's crash test."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shingle import BINARY
+from test_bad_input import ok
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = BINARY.parent
+HEADERS = Path("/usr/include/rocksdb/db.h")
+
+pytestmark = pytest.mark.skipif(
+    not (HEADERS.exists() and shutil.which("db_bench") and shutil.which("g++")),
+    reason="RocksDB's programs and headers are missing: scripts/setup installs librocksdb-dev, rocksdb-tools and g++",
+)
+
+
+def run(*command, seconds=120, **options):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=seconds, **options)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def library():
+    """The library, out of the Rust part that the tests' build made."""
+    built = [*TARGET.glob("deps/libshingle_rocksdb-*.a"), *TARGET.glob("libshingle_rocksdb.a")]
+    assert built, "there is no libshingle_rocksdb.a: run `cargo test --workspace --no-run` first"
+    newest = max(built, key=lambda path: path.stat().st_mtime)
+    run("make", "-C", ROOT / "bindings/rocksdb", "PROFILE=dev", f"TARGET={TARGET.parent}", f"RUST={newest}", seconds=600)
+    return TARGET / "libshingle_rocksdb.so"
+
+
+@pytest.fixture(scope="module")
+def contract(library):
+    program = TARGET / "rocksdb" / "contract"
+    run("g++", "-std=c++17", "-O1", "-Wall", "-Werror", ROOT / "tests/rocksdb/contract.cc", "-o", program, "-lrocksdb", seconds=300)
+    return program
+
+
+@pytest.fixture
+def preload(library):
+    return {**os.environ, "LD_PRELOAD": str(library)}
+
+
+@pytest.fixture
+def drive(tmp_path):
+    drive = tmp_path / "disk.shingle"
+    ok("drive", "create", drive, "--size", "2GiB", "--zone-size", "16MiB")
+    ok("files", "format", drive)
+    return drive
+
+
+@pytest.fixture
+def uri(drive):
+    return f"shingle://file:{drive}"
+
+
+def checked(drive):
+    assert ok("files", "check", drive).endswith("clean\n")
+
+
+def test_each_call_of_the_file_system(drive, uri, contract, preload):
+    run(contract, "calls", uri, env=preload)
+    # And by another process, with what the first one left.
+    ok("files", "format", drive, "--force", "--yes")
+    run(contract, "calls", uri, env={**preload, "SHINGLE_ROCKSDB_CACHE_MIB": "0"})
+    checked(drive)
+
+
+def test_rocksdbs_own_programs(drive, uri, preload):
+    common = ["--num=60000", "--value_size=200", "--write_buffer_size=2097152", "--target_file_size_base=2097152", "--verify_checksum=1"]
+    loads = "fillrandom,overwrite,readrandom,readwhilewriting,multireadrandom,seekrandom,deleterandom,compact,verifychecksum"
+    said = run("db_bench", f"--fs_uri={uri}", "--db=/bench", f"--benchmarks={loads}", "--threads=4", "--reads=5000", "--writes=20000",
+               *common, env=preload, seconds=300)
+    for load in loads.split(","):
+        assert load in said
+    checked(drive)
+    assert "The file is ok" in run("sst_dump", f"--fs_uri={uri}", "--file=/bench", "--command=verify", env=preload)
+    ldb = ["ldb", f"--fs_uri={uri}", "--db=/bench"]
+    run(*ldb, "put", "a-key", "a-value", env=preload)
+    assert run(*ldb, "get", "a-key", env=preload) == "a-value\n"
+    run(*ldb, "checkconsistency", env=preload)
+    # Copied to the machine's own file system, it is the same database.
+    ok("files", "backup", drive, drive.parent / "copy")
+    assert run("ldb", f"--db={drive.parent / 'copy' / 'bench'}", "get", "a-key") == "a-value\n"
+
+
+def killed(contract, preload, uri, database, sync, seconds):
+    """Fills a database, kills it, and returns how many keys it acknowledged."""
+    process = subprocess.Popen([contract, "fill", uri, database, sync], env=preload, stdout=subprocess.PIPE, text=True)
+    first = process.stdout.readline()
+    assert first, "the database did not open"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    lines = process.communicate()[0].split("\n")
+    # The last line may be cut.
+    return int(lines[-2] if len(lines) > 1 else first) + 1
+
+
+@pytest.mark.parametrize("sync", ["0", "1"])
+def test_a_killed_database_has_what_it_acknowledged(drive, uri, contract, preload, sync):
+    for seconds in [0.4, 0.05, 0.9]:
+        acknowledged = killed(contract, preload, uri, "/db", sync, seconds)
+        assert int(run(contract, "verify", uri, "/db", acknowledged, env=preload)) >= acknowledged
+    checked(drive)
+
+
+def test_others_look_at_a_database_while_it_is_written(drive, uri, contract, preload):
+    writers = [subprocess.Popen([contract, "fill", uri, path, "0"], env=preload, stdout=subprocess.PIPE, text=True) for path in ["/one", "/two"]]
+    try:
+        for writer in writers:
+            assert writer.stdout.readline()
+        drained = [subprocess.Popen(["cat"], stdin=writer.stdout, stdout=subprocess.DEVNULL) for writer in writers]
+        # One of the two owns the drive, the other reaches it through that one, as all these do.
+        for path in ["/one", "/two"]:
+            run(contract, "follow", uri, path, env=preload)
+            refused = subprocess.run(["ldb", f"--fs_uri={uri}", f"--db={path}", "put", "x", "y"], env=preload, capture_output=True, text=True, timeout=60)
+            assert refused.returncode != 0 and "locked" in refused.stdout + refused.stderr
+        value = run("ldb", f"--fs_uri={uri}", "--db=/one", "--secondary_path=/looks", "get", "0000000005", env=preload)
+        assert value.startswith("\5\5\5\5\5\5\5\4")
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+    for process in drained:
+        process.wait(timeout=30)
+    for path in ["/one", "/two"]:
+        run(contract, "verify", uri, path, 1, env=preload)
+    checked(drive)
+
+
+def test_a_full_drive_tells_the_database_so_and_loses_nothing(tmp_path, contract, preload):
+    drive = tmp_path / "small.shingle"
+    ok("drive", "create", drive, "--size", "96MiB", "--zone-size", "4MiB")
+    ok("files", "format", drive)
+    uri = f"shingle://file:{drive}"
+    filled = subprocess.run([contract, "fill", uri, "/db", "0"], env=preload, capture_output=True, text=True, timeout=240)
+    assert filled.returncode == 1 and "no zone of the drive is free" in filled.stderr, filled.stderr
+    acknowledged = int(filled.stdout.split()[-1]) + 1
+    assert acknowledged * 200 > 25 << 20
+    # Read without changing anything: there is no room for that.
+    count = run("ldb", f"--fs_uri={uri}", "--db=/db", "--secondary_path=/looks", "scan", "--hex", "--max_keys=1000000", env=preload).count("\n")
+    assert count >= acknowledged
+    checked(drive)
+
+
+def test_rocksdbs_crash_test(tmp_path, drive, uri, preload):
+    """RocksDB's black-box test: db_stress is killed every few seconds, and each time says what is missing."""
+    folder = Path(os.environ.get("SHINGLE_DB_STRESS", TARGET / "rocksdb" / "db_stress"))
+    run(ROOT / "tests/rocksdb/build-db-stress", folder, seconds=900)
+    seconds = int(os.environ.get("SHINGLE_DB_STRESS_SECONDS", "24"))
+    script = folder / "rocksdb-7.8.3/tools/db_crashtest.py"
+    said = run(sys.executable, "-u", script, "blackbox", "--simple", f"--stress_cmd={folder / 'db_stress'}", f"--duration={seconds}",
+               "--interval=6", f"--fs_uri={uri}", env={**preload, "TMPDIR": str(tmp_path)}, seconds=seconds + 300)
+    assert said.count("KILLED") >= 3
+    checked(drive)

@@ -1,0 +1,407 @@
+// What RocksDB expects of a file system, asked of the one on zones; and a database for others to kill.
+//
+//   contract calls URI             each call of the file system, its results and its errors
+//   contract fill URI DB SYNC      writes keys 0, 1, 2, ... and prints each one that is acknowledged, until it is killed
+//   contract verify URI DB COUNT   keys 0 to COUNT-1 are there with their values; prints how many there are
+//   contract follow URI DB         opens DB as a secondary beside its writer, catches up until 1000 more keys are seen
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rocksdb/convenience.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/file_system.h"
+#include "rocksdb/options.h"
+
+using namespace rocksdb;
+
+namespace {
+
+void Fail(const char* file, int line, const std::string& what) {
+  fprintf(stderr, "%s:%d: %s\n", file, line, what.c_str());
+  exit(1);
+}
+
+#define CHECK(condition) \
+  if (!(condition)) Fail(__FILE__, __LINE__, #condition)
+#define OK(call)                                                                     \
+  do {                                                                               \
+    const Status status_ = (call);                                                   \
+    if (!status_.ok()) Fail(__FILE__, __LINE__, #call ": " + status_.ToString());    \
+  } while (false)
+
+const IOOptions kIo;
+const FileOptions kFile;
+
+std::shared_ptr<FileSystem> Open(const std::string& uri) {
+  std::shared_ptr<FileSystem> fs;
+  OK(FileSystem::CreateFromString(ConfigOptions(), uri, &fs));
+  CHECK(fs != nullptr);
+  return fs;
+}
+
+std::string Pattern(size_t length, unsigned seed) {
+  std::string bytes(length, '\0');
+  for (size_t at = 0; at < length; ++at) {
+    bytes[at] = static_cast<char>((at / 7 + at / 4096) ^ seed);
+  }
+  return bytes;
+}
+
+void Put(FileSystem& fs, const std::string& path, const std::string& bytes) {
+  std::unique_ptr<FSWritableFile> file;
+  OK(fs.NewWritableFile(path, kFile, &file, nullptr));
+  OK(file->Append(bytes, kIo, nullptr));
+  CHECK(file->GetFileSize(kIo, nullptr) == bytes.size());
+  OK(file->Sync(kIo, nullptr));
+  OK(file->Close(kIo, nullptr));
+  CHECK(file->GetFileSize(kIo, nullptr) == bytes.size());
+  CHECK(file->Append("late", kIo, nullptr).IsIOError());
+  OK(file->Close(kIo, nullptr));
+}
+
+std::string Get(FileSystem& fs, const std::string& path) {
+  std::unique_ptr<FSSequentialFile> file;
+  OK(fs.NewSequentialFile(path, kFile, &file, nullptr));
+  std::string all;
+  std::vector<char> scratch(70001);
+  for (;;) {
+    Slice piece;
+    OK(file->Read(scratch.size(), kIo, &piece, scratch.data(), nullptr));
+    if (piece.empty()) {
+      return all;
+    }
+    all.append(piece.data(), piece.size());
+  }
+}
+
+void Names(FileSystem& fs) {
+  CHECK(fs.FileExists("/a", kIo, nullptr).IsNotFound());
+  OK(fs.CreateDir("/a", kIo, nullptr));
+  CHECK(!fs.CreateDir("/a", kIo, nullptr).ok());
+  OK(fs.CreateDirIfMissing("/a", kIo, nullptr));
+  OK(fs.CreateDirIfMissing("/x/y//z/", kIo, nullptr));
+  bool directory = false;
+  OK(fs.IsDirectory("/x/y", kIo, &directory, nullptr));
+  CHECK(directory);
+  Put(fs, "/a/one", "1");
+  Put(fs, "/a/two", "22");
+  OK(fs.IsDirectory("/a/one", kIo, &directory, nullptr));
+  CHECK(!directory);
+  CHECK(!fs.CreateDirIfMissing("/a/one", kIo, nullptr).ok());
+  OK(fs.FileExists("//a///one", kIo, nullptr));
+  std::vector<std::string> names;
+  OK(fs.GetChildren("/a/", kIo, &names, nullptr));
+  CHECK((names == std::vector<std::string>{"one", "two"}));
+  std::vector<FileAttributes> attributes;
+  OK(fs.GetChildrenFileAttributes("/a", kIo, &attributes, nullptr));
+  CHECK(attributes.size() == 2 && attributes[1].name == "two" && attributes[1].size_bytes == 2);
+  CHECK(fs.GetChildren("/none", kIo, &names, nullptr).IsNotFound());
+
+  uint64_t number = 0;
+  OK(fs.GetFileSize("/a/two", kIo, &number, nullptr));
+  CHECK(number == 2);
+  CHECK(fs.GetFileSize("/a/none", kIo, &number, nullptr).IsPathNotFound());
+  OK(fs.GetFileModificationTime("/a/two", kIo, &number, nullptr));
+  CHECK(number + 3600 > static_cast<uint64_t>(time(nullptr)) && number < static_cast<uint64_t>(time(nullptr)) + 3600);
+
+  OK(fs.RenameFile("/a/one", "/a/two", kIo, nullptr));
+  CHECK(Get(fs, "/a/two") == "1");
+  CHECK(fs.RenameFile("/a/one", "/a/two", kIo, nullptr).IsPathNotFound());
+  OK(fs.LinkFile("/a/two", "/a/three", kIo, nullptr));
+  OK(fs.NumFileLinks("/a/three", kIo, &number, nullptr));
+  CHECK(number == 2);
+  bool same = false;
+  OK(fs.AreFilesSame("/a/two", "/a/three", kIo, &same, nullptr));
+  CHECK(same);
+  CHECK(!fs.LinkFile("/a/two", "/a/three", kIo, nullptr).ok());
+  CHECK(!fs.DeleteDir("/a", kIo, nullptr).ok());
+  OK(fs.DeleteFile("/a/two", kIo, nullptr));
+  CHECK(fs.DeleteFile("/a/two", kIo, nullptr).IsPathNotFound());
+  CHECK(Get(fs, "/a/three") == "1");
+  OK(fs.DeleteFile("/a/three", kIo, nullptr));
+  OK(fs.DeleteDir("/a", kIo, nullptr));
+
+  FileLock* lock = nullptr;
+  FileLock* other = nullptr;
+  OK(fs.LockFile("/LOCK", kIo, &lock, nullptr));
+  CHECK(fs.LockFile("/LOCK", kIo, &other, nullptr).IsIOError() && other == nullptr);
+  OK(fs.UnlockFile(lock, kIo, nullptr));
+  OK(fs.LockFile("/LOCK", kIo, &lock, nullptr));
+  OK(fs.UnlockFile(lock, kIo, nullptr));
+
+  std::string path;
+  OK(fs.GetTestDirectory(kIo, &path, nullptr));
+  OK(fs.FileExists(path, kIo, nullptr));
+  OK(fs.GetAbsolutePath("relative", kIo, &path, nullptr));
+  CHECK(path == "/relative");
+  OK(fs.GetFreeSpace("/", kIo, &number, nullptr));
+  CHECK(number > 0);
+  std::unique_ptr<FSDirectory> opened;
+  OK(fs.NewDirectory("/x", kIo, &opened, nullptr));
+  OK(opened->FsyncWithDirOptions(kIo, nullptr, DirFsyncOptions()));
+  OK(opened->Close(kIo, nullptr));
+  CHECK(!fs.NewDirectory("/none", kIo, &opened, nullptr).ok() && opened == nullptr);
+}
+
+void Reads(FileSystem& fs) {
+  const std::string bytes = Pattern(3000001, 5);
+  for (const char* path : {"/000007.sst", "/plain"}) {
+    Put(fs, path, bytes);
+    CHECK(Get(fs, path) == bytes);
+    std::unique_ptr<FSRandomAccessFile> file;
+    OK(fs.NewRandomAccessFile(path, kFile, &file, nullptr));
+    std::vector<char> scratch(200000);
+    Slice piece;
+    OK(file->Read(2999990, 100, kIo, &piece, scratch.data(), nullptr));
+    CHECK(piece.size() == 11 && bytes.compare(2999990, 11, piece.data(), 11) == 0);
+    OK(file->Read(4000000, 100, kIo, &piece, scratch.data(), nullptr));
+    CHECK(piece.empty());
+
+    std::vector<FSReadRequest> requests(40);
+    std::vector<std::vector<char>> memory(40, std::vector<char>(60000));
+    for (size_t at = 0; at < requests.size(); ++at) {
+      requests[at].offset = at * 77777;
+      requests[at].len = 10 + at * 1500;
+      requests[at].scratch = memory[at].data();
+    }
+    OK(file->MultiRead(requests.data(), requests.size(), kIo, nullptr));
+    for (const FSReadRequest& request : requests) {
+      OK(request.status);
+      const std::string expected = request.offset < bytes.size() ? bytes.substr(request.offset, request.len) : "";
+      CHECK(request.result.ToString() == expected);
+    }
+
+    // Reads that are begun, waited for out of order, and given up.
+    struct Answer {
+      int calls = 0;
+      std::string bytes;
+      Status status;
+    };
+    std::vector<Answer> answers(30);
+    std::vector<void*> handles(30, nullptr);
+    std::vector<IOHandleDeleter> deleters(30);
+    for (size_t at = 0; at < answers.size(); ++at) {
+      FSReadRequest request;
+      request.offset = 100000 * at + 50;
+      request.len = 1000 + at;
+      request.scratch = memory[at].data();
+      OK(file->ReadAsync(
+          request, kIo,
+          [](const FSReadRequest& done, void* argument) {
+            auto* answer = static_cast<Answer*>(argument);
+            answer->calls += 1;
+            answer->bytes = done.result.ToString();
+            answer->status = done.status;
+          },
+          &answers[at], &handles[at], &deleters[at], nullptr));
+    }
+    std::vector<void*> given_up{handles[3], handles[4]};
+    OK(fs.AbortIO(given_up));
+    std::vector<void*> late(handles.rbegin(), handles.rend());
+    OK(fs.Poll(late, late.size()));
+    for (size_t at = 0; at < answers.size(); ++at) {
+      CHECK(answers[at].calls == 1);
+      if (!answers[at].status.IsAborted()) {
+        OK(answers[at].status);
+        CHECK(answers[at].bytes == bytes.substr(100000 * at + 50, 1000 + at));
+      } else {
+        CHECK(at == 3 || at == 4);
+      }
+      if (handles[at] != nullptr) {
+        deleters[at](handles[at]);
+      }
+    }
+    char one[32];
+    char other[32];
+    CHECK(file->GetUniqueId(one, sizeof(one)) > 0);
+    file.reset();
+    OK(fs.NewRandomAccessFile(path, kFile, &file, nullptr));
+    CHECK(file->GetUniqueId(other, sizeof(other)) > 0 && memcmp(one, other, 16) == 0);
+    // It can be read after its name is gone.
+    OK(fs.DeleteFile(path, kIo, nullptr));
+    OK(file->Read(1000, 500, kIo, &piece, scratch.data(), nullptr));
+    CHECK(piece.ToString() == bytes.substr(1000, 500));
+  }
+  std::unique_ptr<FSRandomAccessFile> none;
+  CHECK(fs.NewRandomAccessFile("/none", kFile, &none, nullptr).IsPathNotFound() && none == nullptr);
+}
+
+void Writes(FileSystem& fs) {
+  std::unique_ptr<FSWritableFile> file;
+  OK(fs.NewWritableFile("/000001.log", kFile, &file, nullptr));
+  file->SetWriteLifeTimeHint(Env::WLTH_SHORT);
+  std::string all;
+  for (unsigned round = 0; round < 500; ++round) {
+    const std::string piece = Pattern(1 + round * 13, round);
+    OK(file->Append(piece, kIo, nullptr));
+    all += piece;
+    if (round % 3 == 0) {
+      OK(file->Flush(kIo, nullptr));
+      uint64_t size = 0;
+      OK(fs.GetFileSize("/000001.log", kIo, &size, nullptr));
+      CHECK(size == all.size());
+    }
+    if (round % 50 == 0) {
+      OK(round % 100 == 0 ? file->Sync(kIo, nullptr) : file->Fsync(kIo, nullptr));
+    }
+  }
+  OK(file->Flush(kIo, nullptr));
+  CHECK(Get(fs, "/000001.log") == all);
+  OK(file->Truncate(1000, kIo, nullptr));
+  OK(file->Append("end", kIo, nullptr));
+  OK(file->Close(kIo, nullptr));
+  CHECK(Get(fs, "/000001.log") == all.substr(0, 1000) + "end");
+  OK(fs.ReopenWritableFile("/000001.log", kFile, &file, nullptr));
+  CHECK(file->GetFileSize(kIo, nullptr) == 1003);
+  OK(file->Append("more", kIo, nullptr));
+  OK(file->Sync(kIo, nullptr));
+  OK(file->Close(kIo, nullptr));
+  OK(fs.Truncate("/000001.log", 1004, kIo, nullptr));
+  CHECK(Get(fs, "/000001.log") == all.substr(0, 1000) + "endm");
+  // A log that is used again starts empty.
+  OK(fs.ReuseWritableFile("/000002.log", "/000001.log", kFile, &file, nullptr));
+  OK(file->Append("new", kIo, nullptr));
+  OK(file->Close(kIo, nullptr));
+  CHECK(Get(fs, "/000002.log") == "new");
+  CHECK(fs.FileExists("/000001.log", kIo, nullptr).IsNotFound());
+  CHECK(!fs.NewWritableFile("/none/file", kFile, &file, nullptr).ok() && file == nullptr);
+  // Appends of one thread, syncs of another.
+  OK(fs.NewWritableFile("/000003.log", kFile, &file, nullptr));
+  CHECK(file->IsSyncThreadSafe());
+  std::atomic<bool> ends{false};
+  std::thread syncs([&] {
+    while (!ends) {
+      OK(file->Sync(kIo, nullptr));
+    }
+  });
+  for (unsigned round = 0; round < 2000; ++round) {
+    OK(file->Append(Pattern(100, round), kIo, nullptr));
+  }
+  ends = true;
+  syncs.join();
+  OK(file->Close(kIo, nullptr));
+}
+
+void Errors(const std::string& uri) {
+  std::shared_ptr<FileSystem> fs;
+  for (const char* bad : {"shingle://", "shingle://file:", "shingle://file:/none/disk", "shingle://uuid:zz", "shingle://uuid:0123456789abcdef", "shingle://disk"}) {
+    const Status status = FileSystem::CreateFromString(ConfigOptions(), bad, &fs);
+    CHECK(!status.ok());
+    // The words of whoever found the fault reach the user.
+    CHECK(status.ToString().size() > strlen(bad) + 10);
+  }
+  // The drive is open already: it is shared.
+  const auto again = Open(uri);
+  OK(again->FileExists("/x", kIo, nullptr));
+  std::shared_ptr<FileSystem> one = Open(uri);
+  CHECK(one->IsInstanceOf(uri) && std::string(one->Name()) == "shingle");
+  std::string text(5000, 'x');
+  CHECK(one->FileExists("/" + text, kIo, nullptr).IsInvalidArgument());
+  CHECK(one->FileExists("/\xff\xfe", kIo, nullptr).IsInvalidArgument());
+  std::unique_ptr<FSRandomRWFile> random;
+  CHECK(one->NewRandomRWFile("/x", kFile, &random, nullptr).IsNotSupported());
+}
+
+std::string Key(unsigned number) {
+  char key[16];
+  snprintf(key, sizeof(key), "%010u", number);
+  return key;
+}
+
+std::unique_ptr<DB> OpenDb(const std::string& uri, const std::string& path, std::unique_ptr<Env>* env, const std::string& secondary = "") {
+  *env = NewCompositeEnv(Open(uri));
+  Options options;
+  options.create_if_missing = true;
+  options.env = env->get();
+  // Small, so that tables are written and merged all the time.
+  options.write_buffer_size = 256 << 10;
+  options.target_file_size_base = 256 << 10;
+  options.max_bytes_for_level_base = 1 << 20;
+  options.paranoid_file_checks = true;
+  options.max_open_files = -1;
+  DB* db = nullptr;
+  OK(secondary.empty() ? DB::Open(options, path, &db) : DB::OpenAsSecondary(options, path, secondary, &db));
+  return std::unique_ptr<DB>(db);
+}
+
+unsigned Count(DB& db) {
+  unsigned found = 0;
+  ReadOptions options;
+  options.verify_checksums = true;
+  std::unique_ptr<Iterator> all(db.NewIterator(options));
+  for (all->SeekToFirst(); all->Valid(); all->Next()) {
+    CHECK(all->key().ToString() == Key(found));
+    CHECK(all->value().ToString() == Pattern(200, found));
+    ++found;
+  }
+  OK(all->status());
+  return found;
+}
+
+void Fill(const std::string& uri, const std::string& path, bool sync) {
+  std::unique_ptr<Env> env;
+  const auto db = OpenDb(uri, path, &env);
+  WriteOptions options;
+  options.sync = sync;
+  for (unsigned number = Count(*db);; ++number) {
+    OK(db->Put(options, Key(number), Pattern(200, number)));
+    printf("%u\n", number);
+    fflush(stdout);
+  }
+}
+
+void Verify(const std::string& uri, const std::string& path, unsigned least) {
+  std::unique_ptr<Env> env;
+  const auto db = OpenDb(uri, path, &env);
+  const unsigned found = Count(*db);
+  printf("%u\n", found);
+  CHECK(found >= least);
+  OK(db->VerifyChecksum());
+}
+
+void Follow(const std::string& uri, const std::string& path) {
+  std::unique_ptr<Env> env;
+  const auto db = OpenDb(uri, path, &env, "/secondary");
+  const unsigned first = Count(*db);
+  unsigned last = first;
+  for (int round = 0; round < 600 && last < first + 1000; ++round) {
+    OK(db->TryCatchUpWithPrimary());
+    const unsigned now = Count(*db);
+    CHECK(now >= last);
+    last = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(last >= first + 1000);
+  printf("%u to %u\n", first, last);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 2 ? argv[1] : "";
+  if (mode == "calls") {
+    const auto fs = Open(argv[2]);
+    Names(*fs);
+    Reads(*fs);
+    Writes(*fs);
+    Errors(argv[2]);
+  } else if (mode == "fill" && argc == 5) {
+    Fill(argv[2], argv[3], atoi(argv[4]) != 0);
+  } else if (mode == "verify" && argc == 5) {
+    Verify(argv[2], argv[3], static_cast<unsigned>(atoi(argv[4])));
+  } else if (mode == "follow" && argc == 4) {
+    Follow(argv[2], argv[3]);
+  } else {
+    fprintf(stderr, "see the head of contract.cc\n");
+    return 2;
+  }
+  return 0;
+}
