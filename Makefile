@@ -42,7 +42,7 @@ wheel: ## the Python package as a wheel in target/wheels, installed and tested i
 
 bench: ## all benchmarks, one JSON object each
 	@cargo build --release --quiet --bin shingle
-	@for name in chunk-append chunk-read chunk-gc array-put array-get array-rebuild map simulator s3 s3-drives $$(command -v fio >/dev/null && echo device) $$(command -v nbdkit >/dev/null && echo volume); do target/release/shingle bench $$name --json | tail -n 1; done
+	@for name in chunk-append chunk-read chunk-gc array-put array-get array-rebuild map simulator s3 s3-drives $$(command -v fio >/dev/null && echo device) $$(command -v nbdkit >/dev/null && echo volume) $$([ -f target/release/libshingle_rocksdb.so ] && echo rocksdb); do target/release/shingle bench $$name --json | tail -n 1; done
 
 chunk-memory: ## memory of the chunk store's index on a full drive, beside the paper's
 	cargo test --release -p shingle-lab --test chunk_memory -- --nocapture

@@ -420,6 +420,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("shingle bench map --extents 1000000", "a smaller map than that of 10 million extents"),
             ("shingle bench device --device /dev/sdb --json", "in zones that are empty"),
             ("shingle bench volume --json", "needs fio and nbdkit"),
+            ("shingle bench rocksdb --dir /var/tmp --json", "needs rocksdb-tools, and the library of bindings/rocksdb"),
         ],
     ),
 ];

@@ -6,6 +6,7 @@ mod device;
 mod figure;
 mod limit;
 mod map;
+mod rocksdb;
 mod s3;
 mod simulator;
 mod volume;
@@ -42,6 +43,8 @@ enum Name {
     /// A volume in memory over NBD beside nbdkit's memory plugin: 1 MiB in sequence and 4 KiB at random, 32 requests at a time; and the
     /// processor time of opening one of a million extents.
     Volume,
+    /// RocksDB's db_bench on an emulated drive in a file, beside the file system that holds the file: five loads, and synchronous writes.
+    Rocksdb,
     /// Writes of 1 MiB in sequence and random reads of 4 KiB through the device layer, beside fio's io_uring engine.
     Device,
 }
@@ -67,8 +70,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self) -> Outcome {
-        if self.place.is_given() && !matches!(self.name, Name::Device) {
-            return Err(Failure::new("--device and --dir are for `shingle bench device`"));
+        if self.place.device().is_some() && !matches!(self.name, Name::Device) {
+            return Err(Failure::new("--device is for `shingle bench device`"));
+        }
+        if self.place.directory().is_some() && !matches!(self.name, Name::Device | Name::Rocksdb) {
+            return Err(Failure::new("--dir is for `shingle bench device` and `shingle bench rocksdb`"));
         }
         if !self.drives.is_empty() && !matches!(self.name, Name::S3Drives) {
             return Err(Failure::new("--drives is for `shingle bench s3-drives`"));
@@ -91,6 +97,7 @@ impl Bench {
             Name::Simulator => ("simulator", simulator::run()?),
             Name::Map => ("map", map::run(self.extents.unwrap_or(map::EXTENTS))?),
             Name::Volume => ("volume", volume::run()?),
+            Name::Rocksdb => ("rocksdb", rocksdb::run(self.place.directory())?),
             Name::Device => ("device", device::run(&self.place)?),
         };
         for figure in &figures {

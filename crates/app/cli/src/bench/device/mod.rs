@@ -43,7 +43,7 @@ pub(crate) struct Where {
     /// --dir].
     #[arg(long, value_name = "DRIVE")]
     device: Option<PathBuf>,
-    /// For `device` without a node: the directory of the measured files [default: the one for temporary files].
+    /// For `device` without a node, and `rocksdb`: the directory of the measured files [default: the one for temporary files].
     #[arg(long, value_name = "DIR", conflicts_with = "device")]
     dir: Option<PathBuf>,
     /// For `device`: do not ask.
@@ -52,8 +52,12 @@ pub(crate) struct Where {
 }
 
 impl Where {
-    pub(crate) fn is_given(&self) -> bool {
-        self.device.is_some() || self.dir.is_some()
+    pub(crate) fn device(&self) -> Option<&Path> {
+        self.device.as_deref()
+    }
+
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 }
 
