@@ -115,6 +115,11 @@ impl ZoneFiles {
         Ok(damage)
     }
 
+    /// The data zones and their uses, without the files in them: for a picture.
+    pub fn zone_map(&self) -> Vec<ZoneDump> {
+        self.zones_with(BTreeMap::new())
+    }
+
     /// The data zones with what is in them.
     pub fn dump(&self) -> Vec<ZoneDump> {
         let mut held: BTreeMap<ZoneId, Vec<(String, u64)>> = BTreeMap::new();
@@ -125,6 +130,10 @@ impl ZoneFiles {
                 held.entry(zone).or_default().push((path.clone(), Blocks(blocks).bytes()));
             }
         }
+        self.zones_with(held)
+    }
+
+    fn zones_with(&self, mut held: BTreeMap<ZoneId, Vec<(String, u64)>>) -> Vec<ZoneDump> {
         let state = self.engine().state.borrow();
         let zones = state.zones.iter().map(|(zone, entry)| ZoneDump {
             zone,

@@ -24,6 +24,9 @@ use crate::zones::Zone;
 /// Bytes that are copied before the journal hears of them.
 const BATCH_BYTES: u64 = 16 << 20;
 
+/// Extents that are looked at in one step.
+const STEP: usize = 16_384;
+
 /// An extent that is copied.
 struct Moved {
     serial: u64,
@@ -66,7 +69,7 @@ impl Engine {
         let (mut unreadable, mut no_room, mut given) = (false, false, 0);
         let mut batch: Vec<Moved> = Vec::new();
         let mut batched = 0;
-        for (serial, extent) in self.extents_in(victim) {
+        for (serial, extent) in self.extents_in(victim).await {
             match self.copy(serial, extent).await {
                 Ok(Some(moved)) => {
                     batched += extent.length;
@@ -102,14 +105,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Extents of files in a zone.
-    fn extents_in(&self, zone: ZoneId) -> Vec<(u64, Extent)> {
-        let state = self.state.borrow();
-        let of = |(serial, node): (u64, &crate::tree::Node)| {
-            let extents = node.extents.iter().filter(|extent| extent.zone == zone);
-            extents.map(|extent| (serial, *extent)).collect::<Vec<_>>()
-        };
-        state.tree.files().flat_map(of).collect()
+    /// Extents of files in a closed zone. Those of all files are gone through, some in a step: 200,000 tables take less time than the drive
+    /// takes to read a block. None comes to the zone meanwhile, and one that goes is found out when it is copied.
+    async fn extents_in(&self, zone: ZoneId) -> Vec<(u64, Extent)> {
+        let (mut found, mut from) = (Vec::new(), Some(0));
+        while let Some(next) = from {
+            from = self.state.borrow().tree.some_extents(next, STEP, |serial, extent| {
+                if extent.zone == zone {
+                    found.push((serial, *extent));
+                }
+            });
+            if from.is_some() {
+                self.rt.yield_now().await;
+            }
+        }
+        found
     }
 
     /// Copies an extent. `None` if its file has it no more.

@@ -43,4 +43,4 @@ pub use files::{DirEntry, FileLock, ZoneFiles};
 pub use format::ENGINE;
 pub use handle::{File, FileInfo};
 pub use recovery::RecoveryReport;
-pub use stats::{Counters, FilesStats};
+pub use stats::{Counters, Figure, FigureKind, FilesStats};

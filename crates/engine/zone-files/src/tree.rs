@@ -84,6 +84,21 @@ impl Tree {
         self.files.iter().map(|(serial, node)| (*serial, node))
     }
 
+    /// Gives `each` the extents of files from number `from` on, of as many files as have about `most` extents, one at least. Returns the
+    /// number at which the next ones begin; `None` at the end.
+    pub(crate) fn some_extents(&self, from: u64, most: usize, mut each: impl FnMut(u64, &Extent)) -> Option<u64> {
+        let mut seen = 0;
+        for (serial, node) in self.files.range(from..) {
+            if seen >= most {
+                return Some(*serial);
+            }
+            // A file without extents takes its time, too.
+            seen += 1 + node.extents.len();
+            node.extents.iter().for_each(|extent| each(*serial, extent));
+        }
+        None
+    }
+
     pub(crate) fn dir(&self, serial: u64) -> Option<&Dir> {
         self.dirs.get(&serial)
     }

@@ -14,6 +14,29 @@ fn rename(tree: &mut Tree, from: (u64, &str), to: (u64, &str)) -> Result<Option<
     tree.apply(&Op::Rename { parent: from.0, name: from.1.to_owned(), to_parent: to.0, to_name: to.1.to_owned() })
 }
 
+/// Every extent is met once, however short the steps are.
+#[test]
+fn extents_are_gone_through_in_steps() {
+    let mut tree = Tree::default();
+    for serial in 2..40 {
+        make(&mut tree, serial, ROOT, &format!("f{serial}")).unwrap();
+        for number in 0..serial % 5 {
+            let (at, zone) = (number * 4000, shingle_base::ZoneId(number as u32));
+            tree.file_mut(serial).unwrap().extents.push(Extent::of_record(at, 4000, zone, 0));
+        }
+    }
+    let all: Vec<_> = tree.files().flat_map(|(serial, node)| node.extents.iter().map(move |e| (serial, *e))).collect();
+    for most in [1, 2, 7, 1000] {
+        let (mut met, mut from, mut steps) = (Vec::new(), Some(0), 0);
+        while let Some(next) = from {
+            from = tree.some_extents(next, most, |serial, extent| met.push((serial, *extent)));
+            steps += 1;
+        }
+        assert_eq!(met, all);
+        assert!(if most == 1000 { steps == 1 } else { steps > 10 }, "{steps} steps of {most}");
+    }
+}
+
 /// ZF-TREE-1.
 #[test]
 fn names_come_and_go_and_links_are_counted() {

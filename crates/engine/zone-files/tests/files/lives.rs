@@ -48,6 +48,10 @@ fn chain(seed: u64, most: Harm) {
                 Ok((files, report)) => {
                     let told = report.damaged.is_empty() && report.unknown.is_empty() && report.lost.is_empty();
                     assert!(told || harm > Harm::None, "{context}: {report:?}");
+                    if harm == Harm::Silent && !report.torn.is_empty() {
+                        // Nothing tells a last record that has rotted from one that a power cut tore.
+                        seen.unsync_logs();
+                    }
                     let verified = seen.verify(&files, |error| judge(error) != Verdict::Wrong).await;
                     if over() {
                         return (given.end(&device, seed * 31 + number), seen);
@@ -94,8 +98,9 @@ fn faults_that_last() {
 }
 
 /// In 173 writers waited for ever: a zone had become free, and the keeper took it that they knew. In 422 the cleaner did: a part of what it
-/// copied was on its way when the next could not be read.
+/// copied was on its way when the next could not be read. In 1066 the last record of a log rots, as the tests did not
+/// expect.
 #[test]
 fn chains_that_once_failed() {
-    [173, 422].into_iter().for_each(|seed| chain(seed, Harm::Lasting));
+    [173, 422, 1066].into_iter().for_each(|seed| chain(seed, Harm::Lasting));
 }

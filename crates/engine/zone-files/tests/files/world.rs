@@ -107,6 +107,13 @@ impl World {
 }
 
 impl Worlds {
+    /// Logs may have lost their ends.
+    pub(crate) fn unsync_logs(&mut self) {
+        let worlds = std::iter::once(&mut self.now).chain(&mut self.next);
+        let logs = worlds.flat_map(|world| world.files.values_mut()).filter(|model| model.kind == FileKind::Wal);
+        logs.for_each(|log| log.synced = 0);
+    }
+
     /// Holds the files of a drive against both worlds, and goes on from the one that they are.
     pub(crate) async fn verify(
         &mut self,
