@@ -236,6 +236,27 @@ fn a_full_host_costs_no_zone() {
     }
 }
 
+/// ZK-CMD-1: no second write of which a part landed is tried in its place, where it cannot succeed.
+#[test]
+fn a_write_that_landed_in_part_goes_elsewhere_at_once() {
+    let mut seen = [false; 2];
+    for seed in seeds(20) {
+        let elsewhere = Sim::new(seed).run(move |rt| async move {
+            let device = device(&rt);
+            let rule = FaultRule { trigger: Trigger::Nth(CommandKind::Write, 0), fault: Fault::WriteError };
+            device.set_faults(Faults::new([rule]));
+            let raw = Raw::new(&rt, &device);
+            raw.send(0, Piece { number: 1, blocks: 4 });
+            raw.settle().await;
+            let [(_, zone, block)] = raw.landed.borrow()[0][..] else { panic!("seed {seed}: one piece") };
+            assert_eq!((device.counts().writes.0, block), (2, 0), "seed {seed}");
+            zone != ZoneId(0)
+        });
+        seen[usize::from(elsewhere)] = true;
+    }
+    assert_eq!(seen, [true; 2], "parts of all lengths landed");
+}
+
 /// The engine's end ends the wait for a full host (ZK-CMD-2), and a drive that is gone ends everything.
 #[test]
 fn nothing_waits_for_ever_at_the_end() {
