@@ -68,6 +68,19 @@ def test_a_database_goes_in_and_out(tmp_path, drive, database):
     assert "files " in ok("drive", "identify", drive)
 
 
+def test_zones_are_drawn_by_use(drive, database):
+    ok("files", "restore", drive, database)
+    drawn = ok("files", "map", drive, "--width", 40)
+    assert "a file of its own" in drawn and "logs" in drawn and "A cell is one zone of 4 MiB" in drawn, drawn
+    found = json.loads(ok("files", "map", drive, "--json"))
+    dumped = json.loads(ok("files", "dump", drive))
+    assert [zone["use"] for zone in found["zones"]] == [zone["use"] for zone in dumped["zones"]]
+    uses = {use["use"]: use for use in found["uses"]}
+    assert sum(use["zones"] for use in uses.values()) == len(found["zones"]) == dumped["stats"]["zones"]
+    assert sum(use["live_bytes"] for use in uses.values()) == dumped["stats"]["live_bytes"]
+    assert uses["logs"]["live_bytes"] >= 300_001
+
+
 def test_files_are_removed_and_their_room_comes_back(drive, database):
     ok("files", "restore", drive, database)
     used = json.loads(ok("files", "df", drive, "--json"))["stats"]

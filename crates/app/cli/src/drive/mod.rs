@@ -6,7 +6,7 @@ mod doctor;
 mod identify;
 mod ls;
 mod manage;
-mod map;
+pub(crate) mod map;
 mod partition;
 mod report;
 mod selection;

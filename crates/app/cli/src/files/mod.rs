@@ -4,6 +4,7 @@ mod check;
 mod copy;
 mod look;
 mod make;
+mod map;
 mod opened;
 mod single;
 
@@ -30,6 +31,8 @@ pub(crate) enum Files {
     Check(check::Check),
     /// Print zones and the files in them, as JSON.
     Dump(look::Dump),
+    /// Draw the data zones by the files that they are for.
+    Map(map::Map),
     /// Print a file: `shingle files cat disk.shingle db/CURRENT`
     Cat(single::Cat),
     /// Remove a file, or a directory with all that it holds. Asks first.
@@ -48,6 +51,7 @@ impl Files {
             Self::Df(df) => df.run(),
             Self::Check(check) => check.run(),
             Self::Dump(dump) => dump.run(),
+            Self::Map(map) => map.run(),
             Self::Cat(cat) => cat.run(),
             Self::Rm(rm) => rm.run(),
             Self::Backup(backup) => backup.run(),

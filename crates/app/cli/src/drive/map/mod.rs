@@ -4,6 +4,9 @@ mod cells;
 mod svg;
 mod terminal;
 
+pub(crate) use cells::zones_per_cell;
+pub(crate) use terminal::Screen;
+
 use std::path::PathBuf;
 
 use clap::Args;
