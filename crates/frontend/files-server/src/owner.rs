@@ -115,14 +115,15 @@ async fn own(
         }
     }
     let session = Session::new(&rt, &files, tails.clone());
-    let _ = tell.send(Ok(tails));
+    let _ = tell.send(Ok(tails.clone()));
     while let Some(Job { call, data, answering }) = calls.recv().await {
         let answer = session.begin(call, data);
         rt.spawn_detached(async move { answering.give(answer.await) });
     }
     drop(session);
-    if let Err(error) = files.close().await {
-        tracing::warn!(%error, "the files were not closed in order; the next opening reads more");
+    match files.close().await {
+        Ok(()) => tails.iter().for_each(|tails| tails.end()),
+        Err(error) => tracing::warn!(%error, "the files were not closed in order; the next opening reads more"),
     }
 }
 

@@ -108,7 +108,7 @@ impl Tails {
         Self::below(Path::new(SHARED_MEMORY), store)
     }
 
-    fn below(memory: &Path, store: StoreId) -> io::Result<Self> {
+    pub(crate) fn below(memory: &Path, store: StoreId) -> io::Result<Self> {
         let user = rustix::process::geteuid().as_raw();
         let all = memory.join(format!("shingle-files-{user}"));
         let directory = all.join(store.to_string());
@@ -187,6 +187,13 @@ impl Tails {
             left.records.sort();
         }
         Ok(all)
+    }
+
+    /// The drive was closed in order: nothing of it stays in memory.
+    pub(crate) fn end(&self) {
+        let _ = fs::remove_file(self.directory.join("newest"));
+        // It stays if a log's end was not written.
+        let _ = fs::remove_dir(&self.directory);
     }
 
     /// Forgets all tails of processes that have ended.
@@ -395,6 +402,8 @@ mod tests {
         assert_eq!(folder.tails().newest(), 90);
         tails.forget().unwrap();
         assert_eq!((folder.tails().newest(), tails.left().unwrap().len()), (90, 0));
+        tails.end();
+        assert!(!tails.directory.exists());
     }
 
     #[test]

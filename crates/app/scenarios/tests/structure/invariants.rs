@@ -8,7 +8,8 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 30] = [
+const PREFIXES: [(&str, &str); 32] = [
+    ("bindings/rocksdb", "RK"),
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -30,6 +31,7 @@ const PREFIXES: [(&str, &str); 30] = [
     ("crates/foundation/erasure", "EC"),
     ("crates/foundation/runtime", "RT"),
     ("crates/foundation/store-api", "API"),
+    ("crates/frontend/files-server", "FS"),
     ("crates/frontend/nbd-server", "NBD"),
     ("crates/frontend/ublk-server", "UB"),
     ("crates/frontend/s3-gateway", "GW"),
