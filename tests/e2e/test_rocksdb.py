@@ -1,7 +1,6 @@
 """RocksDB on zones: Debian's own programs by preload, a database that is killed, followed and shared, and RocksDB's crash test."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,40 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from shingle import BINARY
+import rocksdb
+from rocksdb import ROOT, TARGET, run
 from test_bad_input import ok
 
-ROOT = Path(__file__).resolve().parents[2]
-TARGET = BINARY.parent
-HEADERS = Path("/usr/include/rocksdb/db.h")
-
-pytestmark = pytest.mark.skipif(
-    not (HEADERS.exists() and shutil.which("db_bench") and shutil.which("g++")),
-    reason="RocksDB's programs and headers are missing: scripts/setup installs librocksdb-dev, rocksdb-tools and g++",
-)
-
-
-def run(*command, seconds=120, **options):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=seconds, **options)
-    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+pytestmark = pytest.mark.skipif(bool(rocksdb.missing()), reason=str(rocksdb.missing()))
 
 
 @pytest.fixture(scope="module")
 def library():
-    """The library, out of the Rust part that the tests' build made."""
-    built = [*TARGET.glob("deps/libshingle_rocksdb-*.a"), *TARGET.glob("libshingle_rocksdb.a")]
-    assert built, "there is no libshingle_rocksdb.a: run `cargo test --workspace --no-run` first"
-    newest = max(built, key=lambda path: path.stat().st_mtime)
-    run("make", "-C", ROOT / "bindings/rocksdb", "PROFILE=dev", f"TARGET={TARGET.parent}", f"RUST={newest}", seconds=600)
-    return TARGET / "libshingle_rocksdb.so"
+    return rocksdb.library()
 
 
 @pytest.fixture(scope="module")
 def contract(library):
-    program = TARGET / "rocksdb" / "contract"
-    run("g++", "-std=c++17", "-O1", "-Wall", "-Werror", ROOT / "tests/rocksdb/contract.cc", "-o", program, "-lrocksdb", seconds=300)
-    return program
+    return rocksdb.contract()
 
 
 @pytest.fixture

@@ -87,6 +87,8 @@ int shingle_remove_dir(shingle_files *files, const char *path, char **message);
 int shingle_lock_path(shingle_files *files, const char *path, shingle_lock **lock, char **message);
 void shingle_unlock(shingle_lock *lock);
 int shingle_room_of(shingle_files *files, shingle_room *room, char **message);
+/* Calls `text` with the figures of the drive's files since they were opened, in the Prometheus text format. */
+int shingle_metrics(shingle_files *files, void (*text)(void *context, const char *figures), void *context, char **message);
 
 /* Appends take their place in the order of the calls. After a failure the file takes no more. */
 int shingle_append(shingle_writer *writer, const void *bytes, size_t length, char **message);

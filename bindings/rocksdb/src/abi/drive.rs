@@ -1,6 +1,6 @@
 //! Drives: opening, letting go, room.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use shingle_files_server::Files;
@@ -55,6 +55,25 @@ unsafe extern "C" fn shingle_room_of(files: *const Arc<Files>, room: *mut Room, 
                 written_bytes: found.written_bytes,
                 drive_bytes: found.drive_bytes,
             });
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+/// `files` came from `shingle_files_open`, `text` takes `context`, and `message` may be null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shingle_metrics(
+    files: *const Arc<Files>,
+    text: extern "C" fn(*mut c_void, *const c_char),
+    context: *mut c_void,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        told(message, || {
+            let figures = borrowed(files)?.metrics()?;
+            text(context, CString::new(figures).unwrap_or_default().as_ptr());
             Ok(())
         })
     }

@@ -176,6 +176,17 @@ impl Files {
         }
     }
 
+    /// Figures of the drive's files since they were opened, in the Prometheus text format.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn metrics(&self) -> Result<String, FilesError> {
+        match self.call(Call::Metrics)? {
+            Reply::Metrics(text) => Ok(text),
+            _ => Err(out_of_place()),
+        }
+    }
+
     fn opened(&self, call: Call) -> Result<(u64, About), FilesError> {
         match self.call(call)? {
             Reply::Opened(handle, about) => Ok((handle, about)),

@@ -125,6 +125,10 @@ impl Session {
                 Ok(Reply::Locked(id))
             }
             Call::Room => Ok(Reply::Room(self.room())),
+            Call::Metrics => {
+                let store = self.files.store().to_string();
+                Ok(Reply::Metrics(self.files.stats().prometheus(&[("store", &store)])))
+            }
             _ => Err(invalid("the call is not one on names")),
         }
     }

@@ -127,6 +127,8 @@ pub enum Call {
     },
     /// Tells how much room there is.
     Room,
+    /// Tells figures for monitoring.
+    Metrics,
 }
 
 /// What happens to appended bytes before the answer.
@@ -159,6 +161,8 @@ pub enum Reply {
     Locked(u64),
     /// Room.
     Room(Room),
+    /// Figures, in the Prometheus text format.
+    Metrics(String),
 }
 
 pub(crate) type Answer = Result<Reply, FilesError>;

@@ -132,6 +132,8 @@ fn an_owner_and_another_see_each_others_files() {
         assert_eq!(writes.open("/a/t.sst").err().unwrap().kind, FilesErrorKind::NotFound);
     }
     assert!(owner.room().unwrap().written_bytes >= 10_000_000);
+    let store = format!("{:016x}", owner.room().unwrap().store);
+    assert!(other.metrics().unwrap().contains(&format!("shingle_files_files{{store=\"{store}\"}} 0\n")));
     assert_eq!(owner.room().unwrap(), other.room().unwrap());
 }
 
