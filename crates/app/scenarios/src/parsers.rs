@@ -5,6 +5,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use shingle_array_store::parse as array_parse;
 use shingle_base::{BLOCK_SIZE, BufferPool, ChunkId, StoreId, ZoneId};
+use shingle_blue_store::parse as blue_parse;
 use shingle_chunk_store::parse;
 use shingle_object_store::format::{ChunkName, EntryPlace, Header as EntryHeader, read_backup_piece};
 use shingle_record::parse as log_parse;
@@ -20,7 +21,7 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 36] = [
+pub const ALL: [Parser; 44] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -45,6 +46,14 @@ pub const ALL: [Parser; 36] = [
     ("volume_checkpoint_part", volume_parse::checkpoint_part),
     ("files_superblock", files_parse::superblock),
     ("files_operations", files_parse::operations),
+    ("blue_superblock", blue_parse::superblock),
+    ("blue_key", blue_parse::key),
+    ("blue_head", blue_parse::head),
+    ("blue_extents", blue_parse::extents),
+    ("blue_value", blue_parse::value),
+    ("blue_zone_merge", blue_parse::zone_merge),
+    ("blue_packed", blue_parse::packed),
+    ("blue_log_record", blue_parse::record),
     ("file_device", file_device),
     ("array_superblock", array_parse::superblock),
     ("array_superblock_chain", array_parse::superblock_chain),

@@ -1,0 +1,267 @@
+//! A store of metadata in memory: a log of batches, and a table that takes the log's place when it has grown.
+//!
+//! Files: `kv/current` has the number of the table, and changes by a rename. `kv/table-N` has all keys as they were when the log `kv/log-N`
+//! began; the batches since are in that log, and in later ones whose table was not finished. For simulations and drives with few objects:
+//! all keys and values are in memory.
+//!
+//! # Invariants
+//! - BLU-LOG-1: a batch is acknowledged when its record is synced, and so are all records before it, in whichever log.
+//! - BLU-LOG-2: a log is removed only when a table that has all of it is durable, and `current` says so durably.
+
+mod compact;
+mod open;
+mod record;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_runtime::Runtime;
+use shingle_zone_files::{CreateOptions, File, FileKind, FilesError, FilesErrorKind, ZoneFiles};
+use tokio::sync::Notify;
+
+use super::{
+    Batch, Change, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, MergeOperator, OpenKeyValue, Order, merged,
+};
+
+pub use record::parse_record;
+
+/// Parameters of a [`LogKv`].
+#[derive(Clone, Copy, Debug)]
+pub struct LogKvOptions {
+    /// A log with fewer bytes is never replaced by a table.
+    pub log_bytes: u64,
+}
+
+impl Default for LogKvOptions {
+    fn default() -> Self {
+        Self { log_bytes: 4 << 20 }
+    }
+}
+
+impl OpenKeyValue for LogKvOptions {
+    fn open(
+        &self,
+        rt: &Runtime,
+        files: ZoneFiles,
+        operators: &'static [MergeOperator],
+        read_only: bool,
+    ) -> KvFuture<'static, Rc<dyn KeyValue>> {
+        let (rt, options) = (rt.clone(), *self);
+        Box::pin(async move {
+            let log = LogKv::open(&rt, files, operators, options, read_only).await?;
+            Ok(Rc::new(log) as Rc<dyn KeyValue>)
+        })
+    }
+}
+
+pub(crate) type Map = BTreeMap<Bytes, Bytes>;
+
+/// A store of metadata in memory with a log.
+#[derive(Clone)]
+pub struct LogKv(Rc<Shared>);
+
+struct Shared {
+    rt: Runtime,
+    files: ZoneFiles,
+    operators: &'static [MergeOperator],
+    options: LogKvOptions,
+    state: RefCell<State>,
+    /// A table is being written.
+    compacting: Cell<bool>,
+    compacted: Notify,
+    closing: Cell<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    map: Map,
+    /// Bytes of keys and values.
+    map_bytes: u64,
+    /// The log that batches go to; `None` if the store was opened for reading alone.
+    log: Option<Rc<File>>,
+    log_bytes: u64,
+    /// The log before it, until a table has taken its place. (BLU-LOG-1)
+    previous: Option<Rc<File>>,
+    /// Number of the log.
+    generation: u64,
+    /// Number of the next batch.
+    next: u64,
+    stopped: Option<KvError>,
+}
+
+impl State {
+    fn put(&mut self, key: Bytes, value: Bytes) {
+        self.map_bytes += (key.len() + value.len()) as u64;
+        let length = key.len();
+        if let Some(old) = self.map.insert(key, value) {
+            self.map_bytes -= (length + old.len()) as u64;
+        }
+    }
+
+    fn delete(&mut self, key: &Bytes) {
+        if let Some(old) = self.map.remove(key) {
+            self.map_bytes -= (key.len() + old.len()) as u64;
+        }
+    }
+
+    /// Applies a batch to the map.
+    fn apply(&mut self, operators: &[MergeOperator], changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Put(key, value) => self.put(key.clone(), value.clone()),
+                Change::Delete(key) => self.delete(key),
+                Change::DeleteRange(from, to) if from < to => {
+                    let gone: Vec<Bytes> =
+                        self.map.range(from.clone()..to.clone()).map(|(key, _)| key.clone()).collect();
+                    gone.iter().for_each(|key| self.delete(key));
+                }
+                Change::DeleteRange(..) => {}
+                Change::Merge(key, operand) => {
+                    let value = self.map.get(key).map(AsRef::as_ref);
+                    let value = merged(operators, key, value, operand);
+                    self.put(key.clone(), value.into());
+                }
+            }
+        }
+    }
+}
+
+fn files_error(error: FilesError) -> KvError {
+    let kind = match error.kind {
+        FilesErrorKind::NoSpace => KvErrorKind::NoSpace,
+        FilesErrorKind::Corrupt => KvErrorKind::Corrupt,
+        FilesErrorKind::Device => KvErrorKind::Device,
+        _ => KvErrorKind::Unavailable,
+    };
+    KvError::new(kind, format!("files of the metadata: {error}"))
+}
+
+impl Shared {
+    fn running(&self) -> KvResult<()> {
+        match &self.state.borrow().stopped {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// The store can take no more batches: one may be missing in the log.
+    fn stop(&self, error: &KvError) {
+        let mut state = self.state.borrow_mut();
+        if state.stopped.is_none() {
+            tracing::error!(%error, "the store of metadata has stopped");
+            let text = format!("the store of metadata has stopped: {error}");
+            state.stopped = Some(KvError::new(KvErrorKind::Unavailable, text));
+        }
+    }
+}
+
+fn path(kind: &str, generation: u64) -> String {
+    format!("kv/{kind}-{generation:016x}")
+}
+
+fn of_kind(kind: FileKind) -> CreateOptions {
+    CreateOptions { kind, ..CreateOptions::default() }
+}
+
+impl KeyValue for LogKv {
+    fn get(&self, key: &[u8]) -> KvFuture<'_, Option<Bytes>> {
+        let found = self.0.running().map(|()| self.0.state.borrow().map.get(key).cloned());
+        Box::pin(async move { found })
+    }
+
+    fn scan(&self, range: Range<Bytes>, order: Order, limit: usize) -> KvFuture<'_, Vec<(Bytes, Bytes)>> {
+        let found = self.0.running().map(|()| {
+            let state = self.0.state.borrow();
+            if range.start >= range.end {
+                return Vec::new();
+            }
+            let bounds = (Bound::Included(range.start), Bound::Excluded(range.end));
+            let pairs = state.map.range::<Bytes, _>(bounds).map(|(key, value)| (key.clone(), value.clone()));
+            match order {
+                Order::Forward => pairs.take(limit).collect(),
+                Order::Backward => pairs.rev().take(limit).collect(),
+            }
+        });
+        Box::pin(async move { found })
+    }
+
+    fn write(&self, batch: Batch) -> KvFuture<'static, ()> {
+        let shared = self.0.clone();
+        // All up to here happens in the step of the call.
+        let taken = self.take(batch);
+        Box::pin(async move {
+            let (appended, previous, log) = taken?;
+            let synced = async {
+                appended.await?;
+                if let Some(previous) = previous {
+                    previous.sync().await?;
+                }
+                log.sync().await
+            };
+            let synced = synced.await.map_err(files_error);
+            if let Err(error) = &synced {
+                shared.stop(error);
+            }
+            synced
+        })
+    }
+
+    fn room(&self) -> u64 {
+        let state = self.0.state.borrow();
+        // A table of all keys is written beside the one that is there, and logs wait for it.
+        let table = state.map_bytes + state.map_bytes / 4;
+        self.0.files.stats().free_bytes.saturating_sub(table + self.0.options.log_bytes * 2) / 2
+    }
+
+    fn close(&self) -> KvFuture<'_, ()> {
+        Box::pin(async move {
+            self.0.closing.set(true);
+            while self.0.compacting.get() {
+                let ended = self.0.compacted.notified();
+                if self.0.compacting.get() {
+                    ended.await;
+                }
+            }
+            self.0.running()?;
+            let (previous, log) = {
+                let state = self.0.state.borrow();
+                (state.previous.clone(), state.log.clone())
+            };
+            for file in previous.into_iter().chain(log) {
+                file.sync().await.map_err(files_error)?;
+            }
+            let closed = KvError::new(KvErrorKind::Unavailable, "the store of metadata was closed");
+            self.0.state.borrow_mut().stopped.get_or_insert(closed);
+            Ok(())
+        })
+    }
+}
+
+type Taken<F> = (F, Option<Rc<File>>, Rc<File>);
+
+impl LogKv {
+    /// Gives a batch its place: in the map, and in the log.
+    fn take(&self, batch: Batch) -> KvResult<Taken<impl Future<Output = Result<(), FilesError>> + use<>>> {
+        self.0.running()?;
+        let mut state = self.0.state.borrow_mut();
+        let Some(log) = state.log.clone() else {
+            return Err(KvError::new(KvErrorKind::Unavailable, "the metadata were opened for reading alone"));
+        };
+        let record = record::frame(state.next, &batch.changes);
+        state.next += 1;
+        state.log_bytes += record.len() as u64;
+        state.apply(self.0.operators, &batch.changes);
+        let previous = state.previous.clone();
+        let grown = state.log_bytes > self.0.options.log_bytes.max(state.map_bytes);
+        drop(state);
+        let appended = log.append(vec![record.into()]);
+        if grown && !self.0.closing.get() && !self.0.compacting.replace(true) {
+            let shared = self.0.clone();
+            self.0.rt.spawn_detached(async move { shared.compact_beside().await });
+        }
+        Ok((appended, previous, log))
+    }
+}

@@ -1,0 +1,185 @@
+//! Opening: the table, then the logs behind it.
+//!
+//! # Invariants
+//! - BLU-LOG-3: a log ends with the first record that is not whole, which was never synced, as the files say; the logs behind it count only
+//!   if their numbers go on. A record or a table that is there and fails its check is damage, and refuses the opening.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use shingle_runtime::Runtime;
+use shingle_zone_files::{FileKind, FilesErrorKind, ZoneFiles};
+
+use super::super::{Change, KvError, KvErrorKind, KvResult, MergeOperator};
+use super::compact::CURRENT;
+use super::record::{self, Fault, Record};
+use super::{LogKv, LogKvOptions, Shared, State, files_error, of_kind, path};
+
+fn damaged(path: &str, at: usize) -> KvError {
+    KvError::new(KvErrorKind::Corrupt, format!("`{path}` fails its check at byte {at}"))
+}
+
+impl LogKv {
+    /// Opens the metadata in some files, or makes empty ones.
+    ///
+    /// # Errors
+    /// `Corrupt` if a table or a log is damaged; `Device`, `NoSpace`, `Unavailable`.
+    pub async fn open(
+        rt: &Runtime,
+        files: ZoneFiles,
+        operators: &'static [MergeOperator],
+        options: LogKvOptions,
+        read_only: bool,
+    ) -> KvResult<Self> {
+        // A table is written beside the one before it, and two logs.
+        let most = files.stats().capacity_bytes / 16;
+        let options = LogKvOptions { log_bytes: options.log_bytes.min(most) };
+        let (state, rt) = (RefCell::new(State::default()), rt.clone());
+        let (compacting, closing, compacted) = (Cell::new(false), Cell::new(false), tokio::sync::Notify::new());
+        let shared = Rc::new(Shared { rt, files, operators, options, state, compacting, compacted, closing });
+        let unusual = match shared.current().await? {
+            Some(generation) => shared.load(generation).await?,
+            None => true,
+        };
+        if !read_only {
+            if unusual {
+                shared.begin_anew().await?;
+            } else {
+                let generation = shared.state.borrow().generation;
+                let log = shared.files.open_file(&path("log", generation)).map_err(files_error)?;
+                shared.state.borrow_mut().log = Some(Rc::new(log));
+                shared.remove_others(generation).await?;
+            }
+        }
+        Ok(Self(shared))
+    }
+
+    /// Number of keys.
+    pub fn keys(&self) -> usize {
+        self.0.state.borrow().map.len()
+    }
+}
+
+impl Shared {
+    /// The number in `current`; `None` if there are no metadata yet.
+    async fn current(&self) -> KvResult<Option<u64>> {
+        let file = match self.files.open_file(CURRENT) {
+            Ok(file) => file,
+            Err(error) if error.kind == FilesErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(files_error(error)),
+        };
+        let bytes = file.read(0, 4096).await.map_err(files_error)?;
+        let record = record::read(&bytes).map_err(|_| damaged(CURRENT, 0))?;
+        Ok(Some(record.number))
+    }
+
+    /// All records of a file, in order, and whether it ends with one that is not whole.
+    async fn records(&self, path: &str, mut each: impl FnMut(Record) -> Option<()>) -> KvResult<(usize, bool)> {
+        let file = self.files.open_file(path).map_err(files_error)?;
+        let bytes = file.read(0, u64::MAX).await.map_err(files_error)?;
+        let mut at = 0;
+        while at < bytes.len() {
+            match record::read(&bytes[at..]) {
+                Ok(record) => {
+                    let length = record.bytes;
+                    if each(record).is_none() {
+                        return Ok((at, true));
+                    }
+                    at += length;
+                }
+                Err(Fault::Torn) => return Ok((at, true)),
+                Err(Fault::Damaged) => return Err(damaged(path, at)),
+            }
+        }
+        Ok((at, false))
+    }
+
+    /// Loads table and logs. True if another table has to be begun: logs were torn, or there are several. (BLU-LOG-3)
+    async fn load(&self, current: u64) -> KvResult<bool> {
+        let table = path("table", current);
+        let (mut expected, mut next, mut count, mut seen) = (0, 0, u64::MAX, 0);
+        let (at, torn) = self
+            .records(&table, |record| {
+                if record.number != expected {
+                    return None;
+                }
+                let mut changes = record.changes;
+                if expected == 0 {
+                    let Some(Change::Put(_, head)) = changes.pop() else { return None };
+                    let (first, second) = head.split_first_chunk()?;
+                    next = u64::from_le_bytes(*first);
+                    count = u64::from_le_bytes(*second.first_chunk()?);
+                }
+                seen += changes.len() as u64;
+                self.state.borrow_mut().apply(&[], &changes);
+                expected += 1;
+                Some(())
+            })
+            .await?;
+        if torn || seen != count {
+            return Err(damaged(&table, at));
+        }
+        let mut unusual = false;
+        let mut generation = current;
+        for log in self.logs(current)? {
+            let (mut ended, name) = (false, path("log", log));
+            let (at, torn) = self
+                .records(&name, |record| {
+                    if record.number < next {
+                        // The table was written when the log had some batches already.
+                        return Some(());
+                    }
+                    // A log whose beginning is missing in the one before it was never acknowledged.
+                    if record.number > next {
+                        ended = true;
+                        return None;
+                    }
+                    next += 1;
+                    self.state.borrow_mut().apply(self.operators, &record.changes);
+                    Some(())
+                })
+                .await?;
+            unusual |= torn || log != current;
+            generation = log;
+            self.state.borrow_mut().log_bytes = at as u64;
+            if ended {
+                break;
+            }
+        }
+        let last = self.logs(current)?.last().copied().unwrap_or(generation);
+        let mut state = self.state.borrow_mut();
+        (state.next, state.generation) = (next, last.max(generation));
+        Ok(unusual)
+    }
+
+    /// Numbers of the logs from the current one on.
+    fn logs(&self, current: u64) -> KvResult<Vec<u64>> {
+        let entries = self.files.list("kv").map_err(files_error)?;
+        let numbers = entries.iter().filter_map(|entry| u64::from_str_radix(entry.name.strip_prefix("log-")?, 16).ok());
+        let mut numbers: Vec<u64> = numbers.filter(|number| *number >= current).collect();
+        numbers.sort_unstable();
+        if numbers.first() != Some(&current) {
+            return Err(KvError::new(KvErrorKind::Corrupt, format!("`{}` is missing", path("log", current))));
+        }
+        Ok(numbers)
+    }
+
+    /// Begins a log, and writes a table of all there is.
+    async fn begin_anew(&self) -> KvResult<()> {
+        match self.files.make_dir("kv").await {
+            Err(error) if error.kind != FilesErrorKind::Exists => return Err(files_error(error)),
+            _ => {}
+        }
+        let generation = self.state.borrow().generation + 1;
+        let log = self.files.create(&path("log", generation), of_kind(FileKind::Wal)).await.map_err(files_error)?;
+        {
+            let mut state = self.state.borrow_mut();
+            state.log = Some(Rc::new(log));
+            state.generation = generation;
+            state.log_bytes = 0;
+            // From here on it is as if a table had found no room: the next one takes the place of all.
+            state.previous = state.log.clone();
+        }
+        self.compact().await
+    }
+}
