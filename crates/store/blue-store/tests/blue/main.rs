@@ -1,3 +1,11 @@
-//! The store of metadata: a model, power cuts at every command, damage. One program, so that it links once.
+//! The store: semantics, a model, power cuts at every command, faults, damage, full drives. One program, so that it links once.
 
+mod common;
+mod crash;
+mod damage;
+mod driver;
+mod full;
 mod kv;
+mod lives;
+mod semantics;
+mod world;

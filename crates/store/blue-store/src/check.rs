@@ -1,0 +1,321 @@
+//! Checks: metadata are held against each other and against the drive, and all data are read. And a look at what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use shingle_zone_kit::Status;
+
+use crate::blob::Blob;
+use crate::blob::ranges::Ranges;
+use crate::engine::Engine;
+use crate::error::{BlueErrorKind, BlueResult};
+use crate::format::key::{self, Holder, space};
+use crate::format::zone::ZoneValue;
+use crate::format::{object, values};
+use crate::ids::ObjectId;
+use crate::kv::Order;
+use crate::map::needed_by_blob;
+use crate::open::shown;
+use crate::txn::Shards;
+
+/// Something that is not as it has to be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Damage {
+    /// The object or the part of the metadata.
+    pub place: String,
+    /// The fault.
+    pub text: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.text)
+    }
+}
+
+/// A data zone, as a dump shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneDump {
+    /// Its number among the data zones.
+    pub zone: u32,
+    /// `free`, `open`, `closed` or `dead`.
+    pub state: &'static str,
+    /// Its generation.
+    pub epoch: u64,
+    /// Blocks written.
+    pub written: u32,
+    /// Blocks that are needed.
+    pub live: u64,
+    /// The drive writes it no more.
+    pub broken: bool,
+}
+
+/// Sums of what the metadata of objects say.
+#[derive(Default)]
+struct Seen {
+    damage: Vec<Damage>,
+    /// Live blocks in each zone.
+    live: BTreeMap<u32, u64>,
+    /// Holders in each zone.
+    held: BTreeSet<(u32, Holder)>,
+    /// Blocks that holders need of each shared blob, one by one.
+    needed: BTreeMap<u64, (Rc<Blob>, Vec<Ranges>)>,
+    deferred: BTreeSet<u64>,
+}
+
+impl Seen {
+    fn add(&mut self, place: impl Into<String>, text: impl Into<String>) {
+        self.damage.push(Damage { place: place.into(), text: text.into() });
+    }
+
+    fn places(&mut self, holder: &Holder, blob: &Blob) {
+        for place in &blob.state.borrow().places {
+            *self.live.entry(place.zone).or_default() += u64::from(place.count);
+            self.held.insert((place.zone, holder.clone()));
+        }
+    }
+
+    /// Every block that is needed has a place, unless it is in memory.
+    fn covered(&mut self, who: &str, blob: &Blob, needed: &Ranges) {
+        let deferred = blob.state.borrow().deferred.is_some();
+        if !deferred && !needed.iter().all(|range| blob.places(&range).is_some()) {
+            self.add(who, "blocks that are needed have no place in a zone");
+        }
+    }
+}
+
+impl Engine {
+    /// Holds the metadata against each other and the drive; with `deep`, reads all data.
+    pub(crate) async fn check(self: &Rc<Self>, deep: bool) -> BlueResult<Vec<Damage>> {
+        let mut seen = Seen::default();
+        let ids = {
+            let _turn = self.locks.exclusive(b"collections".to_vec()).await;
+            let collections: Vec<_> = self.state.borrow().collections.values().cloned().collect();
+            // Memory and metadata agree as long as nothing happens.
+            let _held = if self.read_only { Vec::new() } else { self.hold(&collections).await? };
+            self.check_metadata(&mut seen).await?
+        };
+        for id in ids.iter().filter(|_| deep) {
+            self.check_data(&mut seen, id).await;
+        }
+        Ok(seen.damage)
+    }
+
+    /// Returns the objects.
+    async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<Vec<ObjectId>> {
+        let (from, to) = key::all_of(space::OBJECT);
+        let (mut numbers, mut ids) = (BTreeSet::new(), Vec::new());
+        for (key, value) in self.scan_all(from, to).await? {
+            let Some(id) = key::parse_object(&key) else {
+                seen.add("metadata", "a key of an object makes no sense");
+                continue;
+            };
+            if let Some((head, _)) = object::decode(&value)
+                && !numbers.insert(head.number)
+            {
+                seen.add(format!("object {id}"), "another object has its number");
+            }
+            if self.state.borrow().collection_of(id.pool, id.hash).is_none() {
+                seen.add(format!("object {id}"), "no collection has it");
+            }
+            self.check_object(seen, &id).await;
+            ids.push(id);
+        }
+        self.check_strays(seen, &numbers).await?;
+        self.check_shared(seen).await?;
+        self.check_deferred(seen).await?;
+        self.check_zones(seen).await?;
+        Ok(ids)
+    }
+
+    /// Reads all data of an object, which may have gone meanwhile.
+    async fn check_data(&self, seen: &mut Seen, id: &ObjectId) {
+        const STEP: u64 = 4 << 20;
+        let mut from = 0;
+        loop {
+            match self.read(id, from, STEP).await {
+                Ok(bytes) if bytes.is_empty() => return,
+                Err(error) if error.kind == BlueErrorKind::NotFound => return,
+                Ok(_) => {}
+                Err(error) => seen.add(format!("object {id}"), error.to_string()),
+            }
+            from += STEP;
+            if from > crate::transaction::OBJECT_MAX {
+                return;
+            }
+        }
+    }
+
+    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) {
+        let who = format!("object {id}");
+        let object = match self.object(id, Shards::All).await {
+            Ok(object) => object,
+            Err(error) => return seen.add(who, error.to_string()),
+        };
+        let shards: Vec<_> =
+            object.state.borrow().shards.iter().map(|(shard, slot)| (*shard, slot.extents.clone())).collect();
+        let size = object.state.borrow().head.as_ref().map_or(0, |head| head.size);
+        for (shard, extents) in shards {
+            if extents.iter().any(|extent| extent.end() > size) {
+                seen.add(&who, "it has bytes behind its end");
+            }
+            for (blob, needed) in needed_by_blob(&extents) {
+                let (shared, deferred) = (blob.state.borrow().shared, blob.state.borrow().deferred);
+                seen.covered(&who, &blob, &needed);
+                seen.deferred.extend(deferred);
+                match shared {
+                    Some(number) => seen.needed.entry(number).or_insert_with(|| (blob, Vec::new())).1.push(needed),
+                    None => seen.places(&Holder::Object(id.clone(), shard), &blob),
+                }
+            }
+        }
+    }
+
+    /// Shards and omaps belong to objects.
+    async fn check_strays(&self, seen: &mut Seen, numbers: &BTreeSet<u64>) -> BlueResult<()> {
+        let (from, to) = key::all_of(space::SHARD);
+        let shards =
+            self.scan_all(from, to).await?.into_iter().map(|(key, _)| key::parse_shard(&key).map(|(of, _)| of));
+        let (from, to) = key::all_of(space::OMAP);
+        let omaps = self.scan_all(from, to).await?.into_iter().map(|(key, _)| key::parse_omap(&key).map(|(of, _)| of));
+        let stray: BTreeSet<Option<u64>> =
+            shards.chain(omaps).filter(|of| of.is_none_or(|of| !numbers.contains(&of))).collect();
+        for of in stray {
+            seen.add("metadata", format!("a shard or an omap is of object number {of:?}, which is not there"));
+        }
+        Ok(())
+    }
+
+    /// Counts of references are those of the holders.
+    async fn check_shared(&self, seen: &mut Seen) -> BlueResult<()> {
+        let (from, to) = key::all_of(space::SHARED);
+        for (key, value) in self.scan_all(from, to).await? {
+            let number = key::parse_shared(&key);
+            let Some((number, blob)) = number.and_then(|number| Some((number, values::decode_shared(number, &value)?)))
+            else {
+                seen.add("metadata", "a shared blob makes no sense");
+                continue;
+            };
+            let who = format!("shared blob {number}");
+            let mut counts = crate::blob::ranges::Counts::default();
+            for needed in seen.needed.remove(&number).map(|(_, needed)| needed).unwrap_or_default() {
+                counts.change(&needed, 1);
+            }
+            if counts != blob.state.borrow().counts {
+                seen.add(&who, "its counts of references are not those of its holders");
+            }
+            let used = counts.used();
+            seen.covered(&who, &blob, &used);
+            seen.places(&Holder::Shared(number), &blob);
+        }
+        for number in std::mem::take(&mut seen.needed).into_keys() {
+            seen.add(format!("shared blob {number}"), "it has holders, and is not there");
+        }
+        Ok(())
+    }
+
+    async fn check_deferred(&self, seen: &mut Seen) -> BlueResult<()> {
+        let (from, to) = key::all_of(space::DEFERRED);
+        for (key, _) in self.scan_all(from, to).await? {
+            let number = key::parse_deferred(&key);
+            if !number.is_some_and(|number| seen.deferred.remove(&number)) {
+                seen.add("metadata", format!("deferred write {number:?} belongs to nobody"));
+            }
+        }
+        for number in std::mem::take(&mut seen.deferred) {
+            seen.add("metadata", format!("deferred write {number} is missing"));
+        }
+        Ok(())
+    }
+
+    /// Live blocks and holders of zones are those of the objects; and the drive has them.
+    async fn check_zones(&self, seen: &mut Seen) -> BlueResult<()> {
+        let (from, to) = key::all_of(space::LIVE);
+        let keys = self.scan_all(from, to).await?;
+        let known: BTreeSet<(u32, Holder)> = keys.iter().filter_map(|(key, _)| key::parse_live(key)).collect();
+        let held = std::mem::take(&mut seen.held);
+        for (zone, holder) in held.difference(&known) {
+            seen.add(shown(holder), format!("the metadata do not say that it has blocks in data zone {zone}"));
+        }
+        for (zone, holder) in known.difference(&held) {
+            seen.add(
+                shown(holder),
+                format!("the metadata say that it has blocks in data zone {zone}, and it has none"),
+            );
+        }
+        let (from, to) = key::all_of(space::ZONE);
+        for (key, value) in self.scan_all(from, to).await? {
+            let Some((zone, value)) = key::parse_zone(&key).zip(ZoneValue::decode(&value)) else {
+                seen.add("metadata", "a zone makes no sense");
+                continue;
+            };
+            let live = seen.live.remove(&zone).unwrap_or(0);
+            let who = format!("data zone {zone}");
+            if !value.used && live > 0 || value.used && u64::from(value.live) != live {
+                seen.add(&who, format!("{live} of its blocks are needed, and the metadata count {}", value.live));
+            }
+            if value.used && value.end < value.live {
+                seen.add(&who, "it has more live blocks than blocks");
+            }
+        }
+        for zone in std::mem::take(&mut seen.live).into_keys() {
+            seen.add(format!("data zone {zone}"), "it has live blocks, and the metadata do not know it");
+        }
+        Ok(())
+    }
+
+    /// Data zones, in order.
+    pub(crate) fn dump(&self) -> Vec<ZoneDump> {
+        let name = |status| match status {
+            Status::Free => "free",
+            Status::Open => "open",
+            Status::Closed => "closed",
+            Status::Dead => "dead",
+        };
+        let state = self.state.borrow();
+        let zones = state.zones.iter().map(|(zone, entry)| ZoneDump {
+            zone: zone.0,
+            state: name(entry.status),
+            epoch: entry.epoch,
+            written: entry.next,
+            live: entry.live,
+            broken: entry.broken,
+        });
+        zones.collect()
+    }
+
+    /// Keys of the metadata, in words.
+    pub(crate) async fn dump_metadata(&self, from: &[u8], limit: usize) -> BlueResult<Vec<(Bytes, String)>> {
+        let range = Bytes::copy_from_slice(from)..Bytes::from_static(&[u8::MAX]);
+        let pairs = self.kv.scan(range, Order::Forward, limit).await?;
+        Ok(pairs.into_iter().map(|(key, value)| (key.clone(), in_words(&key, &value))).collect())
+    }
+}
+
+fn in_words(key: &[u8], value: &Bytes) -> String {
+    let bytes = value.len();
+    let words = match key.first().copied() {
+        Some(space::COLLECTION) => key::parse_collection(key)
+            .zip(values::decode_collection(value))
+            .map(|(id, bits)| format!("collection {id}, {bits} bits")),
+        Some(space::OBJECT) => key::parse_object(key).zip(object::decode(value)).map(|(id, (head, _))| {
+            format!("object {id}: number {}, {} bytes, {} attributes", head.number, head.size, head.attributes.len())
+        }),
+        Some(space::SHARD) => key::parse_shard(key).map(|(of, shard)| format!("shard {shard} of object number {of}")),
+        Some(space::OMAP) => {
+            key::parse_omap(key).map(|(of, name)| format!("omap of object number {of}: {}", name.escape_ascii()))
+        }
+        Some(space::SHARED) => key::parse_shared(key).map(|number| format!("shared blob {number}")),
+        Some(space::LIVE) => key::parse_live(key).map(|(zone, holder)| format!("data zone {zone}: {}", shown(&holder))),
+        Some(space::ZONE) => key::parse_zone(key)
+            .zip(ZoneValue::decode(value))
+            .map(|(zone, value)| format!("data zone {zone}: {value:?}")),
+        Some(space::DEFERRED) => key::parse_deferred(key)
+            .zip(values::decode_deferred(value))
+            .map(|(number, (id, shard, _))| format!("deferred write {number} of object {id}, shard {shard}")),
+        _ => None,
+    };
+    words.map_or_else(|| format!("{} ({bytes} bytes)", key.escape_ascii()), |words| format!("{words} ({bytes} bytes)"))
+}

@@ -1,0 +1,107 @@
+//! Deferred writes are gathered, and written to zones together. (Dissertation, section 4.4.2.)
+//!
+//! # Invariants
+//! - BLU-DEFER-1: the bytes of a deferred write are in the metadata until the batch that names their place in a zone.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+
+use crate::blob::BLOB_MAX;
+use crate::blob::packing::{PACKED_RAW_MAX, Packing};
+use crate::engine::Engine;
+use crate::error::{BlueErrorKind, BlueResult};
+use crate::ids::ObjectId;
+use crate::map::Extent;
+use crate::object::Object;
+use crate::piece::Group;
+use crate::relocate::Rewrite;
+use crate::txn::{Shards, build};
+
+/// Shards that are gathered at a time.
+const ROUND: usize = 64;
+
+impl Engine {
+    /// Writes all deferred bytes to zones. Returns the error of the first shard for which that did not succeed; its bytes stay as they are.
+    pub(crate) async fn flush_deferred(self: &Rc<Self>) -> BlueResult<()> {
+        let mut left: Vec<(ObjectId, u32)> =
+            std::mem::take(&mut self.state.borrow_mut().deferred).into_iter().collect();
+        let mut result = Ok(());
+        while !left.is_empty() && result.is_ok() {
+            let some = left.split_off(left.len().saturating_sub(ROUND));
+            let written = join_all(some.iter().map(|(id, shard)| self.gather(id, *shard))).await;
+            for (of, written) in some.into_iter().zip(written) {
+                if let Err(error) = written {
+                    if error.kind != BlueErrorKind::Corrupt {
+                        left.push(of);
+                    }
+                    result = Err(error);
+                }
+            }
+        }
+        self.state.borrow_mut().deferred.extend(left);
+        result
+    }
+
+    /// Writes the deferred bytes of a shard to a zone. (BLU-DEFER-1)
+    async fn gather(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<()> {
+        let object = self.object(id, Shards::Some(shard..shard + 1)).await?;
+        if !object.state.borrow().knows(shard) {
+            return Ok(());
+        }
+        let bytes: u64 = runs(&object, shard).iter().flatten().map(|extent| u64::from(extent.length)).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let promised = bytes.div_ceil(4096) + runs(&object, shard).len() as u64 * 6;
+        self.reserve(promised).await?;
+        // Extents may have changed meanwhile; there are none but those that are there now.
+        let hints = object.state.borrow().head.as_ref().map(|head| head.hints).unwrap_or_default();
+        let step = if hints.packing() == Packing::Plain { BLOB_MAX } else { PACKED_RAW_MAX };
+        let (group, mut used): (Rc<Group>, u64) = (Rc::default(), 0);
+        let (mut gathered, mut written) = (Vec::new(), Vec::new());
+        for run in runs(&object, shard) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let (start, end) = (first.at, last.end());
+            for from in (start..end).step_by(step as usize) {
+                let part = from..end.min(from.saturating_add(step));
+                let parts: Vec<Extent> = run.iter().filter_map(|extent| extent.part(&part)).collect();
+                let mut content = Vec::with_capacity((part.end - part.start) as usize);
+                for extent in &parts {
+                    let (state, range) = (extent.blob.state.borrow(), extent.content());
+                    let data = state.data.as_ref().and_then(|data| data.get(range.start as usize..range.end as usize));
+                    content.extend_from_slice(data.unwrap_or_default());
+                }
+                let blob = Rc::new(build(&content, hints, true));
+                used += u64::from(blob.blocks());
+                let data = blob.state.borrow().data.clone().unwrap_or_default();
+                self.write_out(self.lane_for(hints.lifetime), &blob, 0, data, &group);
+                gathered.extend(parts.into_iter().map(|extent| {
+                    let first = extent.at - from;
+                    (extent, blob.clone(), first)
+                }));
+                written.push(blob);
+            }
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            state.promised = (state.promised + used).saturating_sub(promised);
+        }
+        let job = Rewrite { object, shard, gathered, written, group };
+        self.rewrite(job).await
+    }
+}
+
+/// Extents of a shard whose bytes are deferred, in runs without a gap.
+fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
+    let extents = object.state.borrow().extents(shard);
+    let mut runs: Vec<Vec<Extent>> = Vec::new();
+    for extent in extents.iter().filter(|extent| extent.blob.state.borrow().deferred.is_some()) {
+        let follows = |run: &&mut Vec<Extent>| run.last().is_some_and(|last| last.end() == extent.at);
+        match runs.last_mut().filter(follows) {
+            Some(run) => run.push(extent.clone()),
+            None => runs.push(vec![extent.clone()]),
+        }
+    }
+    runs
+}

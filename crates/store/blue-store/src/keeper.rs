@@ -1,0 +1,168 @@
+//! The keeper: one task that sees to free zones and deferred writes; and the end of the store's life.
+//!
+//! # Invariants
+//! - BLU-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and the metadata say durably that it is free, which they do
+//!   behind all that took its blocks from their holders.
+
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::select;
+use shingle_base::ZoneId;
+use shingle_zone_kit::{Vacated, Writer};
+
+use crate::engine::Engine;
+use crate::error::{BlueError, BlueErrorKind, BlueResult};
+use crate::format::key;
+use crate::format::zone::ZoneValue;
+use crate::kv::Batch;
+use crate::state::COPIES;
+
+impl Engine {
+    /// Works until the store is closed or stops.
+    pub(crate) async fn keep(self: Rc<Self>) {
+        let runs = || self.state.borrow().stopped.is_none();
+        let step = async || self.keep_once().await.inspect_err(|error| Engine::stop(&self, error));
+        let told = || self.wakes.room.notify_waiters();
+        self.keeper.keep(runs, step, async |woken| woken.await, told).await;
+    }
+
+    /// One thing that is to be done. False if there is none.
+    async fn keep_once(self: &Rc<Self>) -> BlueResult<bool> {
+        if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
+            return Ok(true);
+        }
+        let flushes = {
+            let state = self.state.borrow();
+            state.deferred_bytes >= self.options.deferred_bytes && !state.deferred.is_empty() && !state.full
+        };
+        if flushes && !self.flushing.replace(true) {
+            let engine = self.clone();
+            self.rt.spawn_detached(async move {
+                if let Err(error) = engine.flush_deferred().await {
+                    tracing::warn!(%error, "deferred writes stay in the metadata");
+                }
+                engine.flushing.set(false);
+                engine.keeper.wake();
+            });
+        }
+        if let Some((victim, urgent)) = self.victim() {
+            let begun = self.rt.now();
+            self.clean(victim).await?;
+            if !urgent {
+                // Half of the time is left to those who are not waiting for room yet.
+                let rest = self.rt.sleep(self.rt.now().since(begun));
+                let (rest, pressure) = (pin!(rest), pin!(self.wakes.pressure.notified()));
+                select(rest, pressure).await;
+            }
+            return Ok(true);
+        }
+        let (waits, pending) = {
+            let state = self.state.borrow();
+            let lanes = state.lanes.iter().any(|lane| lane.own.waits);
+            (state.waiters > 0 || lanes, state.under_way > 0 || state.unsettled())
+        };
+        if !waits {
+            return Ok(false);
+        }
+        if let Some((lane, zone)) = self.idle_zone_with_garbage() {
+            self.leave(lane, zone).await?;
+            return Ok(true);
+        }
+        if !pending && !std::mem::replace(&mut self.state.borrow_mut().full, true) {
+            // Those that have room have only not looked yet, and the others fail.
+            self.wakes.room.notify_waiters();
+        }
+        Ok(false)
+    }
+
+    /// Frees the zones in which nothing lives (BLU-RESET-1). False if there is none.
+    pub(crate) async fn free_empty_zones(&self) -> BlueResult<bool> {
+        let vacant = self.state.borrow().zones.vacant(|_| true);
+        if vacant.is_empty() {
+            return Ok(false);
+        }
+        let mut batch = Batch::default();
+        let mut reset = Vec::new();
+        {
+            let mut state = self.state.borrow_mut();
+            for (zone, epoch) in vacant {
+                let Some(vacated) = state.zones.vacate(zone, epoch) else { continue };
+                let value = ZoneValue { used: false, epoch, end: 0, live: 0 };
+                batch.put(key::zone(zone.0), value.encode());
+                if vacated == Vacated::Reset {
+                    reset.push(zone);
+                }
+            }
+        }
+        self.kv.write(batch).await?;
+        for zone in reset {
+            let clean = self.drive.commands.reset(zone).await.map_err(|gone| Writer::stop(self, gone))?;
+            let mut state = self.state.borrow_mut();
+            state.zones.add_free(zone, !clean);
+            state.zones.all_own_mut().for_each(|own| own.passed = false);
+            state.counters.freed += 1;
+            state.full = false;
+            drop(state);
+            self.wakes.room.notify_waiters();
+        }
+        Ok(true)
+    }
+
+    /// An open zone that nobody writes, some of which is stale: the last that can be emptied.
+    fn idle_zone_with_garbage(&self) -> Option<(usize, ZoneId)> {
+        let state = self.state.borrow();
+        let garbage = |zone: ZoneId| {
+            let entry = state.zones.get(zone);
+            entry.map_or(0, |entry| u64::from(entry.next).saturating_sub(entry.live))
+        };
+        let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_busy());
+        let idle = lanes.filter_map(|(number, lane)| Some((number, lane.zone?)));
+        // Without a free zone for its copies, a zone is better left as it is.
+        let some_free = state.zones.free() > 0 || state.lanes[COPIES].zone.is_some();
+        let idle = idle.filter(|(_, zone)| garbage(*zone) > 0 && some_free);
+        idle.max_by_key(|(_, zone)| garbage(*zone))
+    }
+
+    /// Takes no more transactions, and makes all durable, deferred writes in zones included.
+    pub(crate) async fn close(self: &Rc<Self>) -> BlueResult<()> {
+        if self.closing.replace(true) {
+            return Ok(());
+        }
+        let flushed = if self.read_only { Ok(()) } else { self.end_work().await };
+        self.drive.commands.end();
+        self.wakes.pressure.notify_one();
+        self.keeper.end().await;
+        let kv = self.kv.close().await;
+        let files = self.files.clone().close().await;
+        self.state.borrow_mut().stopped.get_or_insert(BlueError::closed());
+        if !self.read_only {
+            flushed?;
+            kv?;
+            files?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all transactions, and writes what is deferred.
+    async fn end_work(self: &Rc<Self>) -> BlueResult<()> {
+        loop {
+            let settled = self.wakes.settled.notified();
+            let collections: Vec<_> = self.state.borrow().collections.values().cloned().collect();
+            let busy =
+                collections.iter().any(|one| one.applying.get() || one.committing.get() || one.under_way.get() > 0);
+            if self.state.borrow().stopped.is_some() {
+                return self.state.borrow().running();
+            }
+            if !busy && !self.flushing.get() {
+                break;
+            }
+            if busy { settled.await } else { self.rt.yield_now().await }
+        }
+        match self.flush_deferred().await {
+            // They stay in the metadata, which is no loss.
+            Err(error) if error.kind == BlueErrorKind::NoSpace => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Transactions on their way: checked, applied to the state in memory, made durable.
+
+mod apply;
+mod batch;
+mod commit;
+mod load;
+mod plan;
+mod run;
+mod settle;
+
+pub(crate) use apply::build;
+pub(crate) use load::Shards;

@@ -1,0 +1,14 @@
+//! Effects of a batch that has become durable.
+
+use shingle_base::ZoneId;
+
+use super::batch::Settle;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Blocks that left zones in a batch are gone durably.
+    pub(super) fn settle(&self, settle: Settle) {
+        let mut state = self.state.borrow_mut();
+        settle.held.into_iter().for_each(|zone| state.zones.settle(ZoneId(zone)));
+    }
+}

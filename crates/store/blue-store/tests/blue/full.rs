@@ -1,0 +1,228 @@
+//! Full drives: filled and emptied for several times their size. BLU-ROOM-1, BLU-CLEAN-1, BLU-READ-2.
+
+use std::rc::Rc;
+
+use shingle_base::Blocks;
+use shingle_blue_store::{BlueErrorKind, ObjectId, Options, Placement, Store, Transaction, Victims};
+use shingle_sim::{Random, Sim, contents, seeds};
+use shingle_zoned::Geometry;
+
+use crate::common::{collection, device, format, geometry, options};
+
+fn churn(seed: u64, placement: Placement, victims: Victims) {
+    Sim::new(seed).run(move |rt| async move {
+        let mut random = Random::new(seed);
+        let geometry = geometry(&mut random);
+        let device = format(&rt, &geometry).await;
+        let options = || Options { placement, victims, ..options() };
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), options()).await.unwrap();
+        let info = collection(0, 0);
+        store.create_collection(info).await.unwrap();
+        let capacity = store.stats().capacity_bytes;
+        let zone = geometry.zone_capacity.bytes();
+        let (mut live, mut written, mut refused) = (Vec::<(u64, u64)>::new(), 0, 0);
+        let mut number = 0;
+        let name = |number: u64| ObjectId::new(1, format!("o{number}"));
+        while written < capacity * 6 {
+            number += 1;
+            let length = 8_192 + random.below(zone);
+            let mut transaction = Transaction::new();
+            transaction.write(&name(number), 0, contents(number, 0, length));
+            match store.submit(info.id, transaction).await {
+                Ok(()) => {
+                    written += length;
+                    live.push((number, length));
+                }
+                Err(error) => {
+                    assert_eq!(error.kind, BlueErrorKind::NoSpace, "seed {seed}: {error}");
+                    let held: u64 = live.iter().map(|(_, length)| length.next_multiple_of(4096)).sum();
+                    // Two zones for copies, and the ends of a few open ones.
+                    let room = capacity.saturating_sub(7 * zone);
+                    assert!(
+                        held + length + 40_000 > room,
+                        "seed {seed}: full with {held} of {room} bytes, {:?}",
+                        store.stats()
+                    );
+                    refused += 1;
+                    for _ in 0..1 + random.below(4) {
+                        if live.is_empty() {
+                            break;
+                        }
+                        let (gone, _) = live.swap_remove(random.below(live.len() as u64) as usize);
+                        let mut transaction = Transaction::new();
+                        transaction.remove(&name(gone));
+                        store.submit(info.id, transaction).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    }
+                }
+            }
+        }
+        assert!(refused > 5, "seed {seed}: it was never full");
+        for (number, length) in &live {
+            let read = store.read(&name(*number), 0, u64::MAX).await.unwrap();
+            assert!(read == contents(*number, 0, *length), "seed {seed}: o{number}");
+        }
+        let stats = store.stats();
+        assert!(stats.counters.freed > 3 * u64::from(stats.zones), "seed {seed}: {stats:?}");
+        assert_eq!(store.check(true).await.unwrap(), [], "seed {seed}");
+        store.close().await.unwrap();
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), options()).await.unwrap();
+        assert_eq!(store.check(true).await.unwrap(), [], "seed {seed}");
+    });
+}
+
+#[test]
+fn a_full_drive_goes_on_once_objects_are_removed() {
+    for seed in seeds(6) {
+        churn(seed, Placement::ByLifetime, Victims::CostBenefit);
+        churn(seed, Placement::LowestZoneFirst, Victims::Greedy);
+    }
+}
+
+/// One small object a zone lives on, all others are removed: the space comes back by copying.
+#[test]
+fn scattered_objects_do_not_hold_zones() {
+    for seed in seeds(3) {
+        Sim::new(seed).run(move |rt| async move {
+            let device = format(&rt, &Geometry::zns(Blocks(64), Blocks(64), 40, 9, 9)).await;
+            let (store, _) = Store::open(&rt, Rc::new(device), options()).await.unwrap();
+            let info = collection(0, 0);
+            store.create_collection(info).await.unwrap();
+            let capacity = store.stats().capacity_bytes;
+            let (mut kept, mut number) = (Vec::new(), 0u64);
+            let name = |number: u64| ObjectId::new(1, format!("o{number}"));
+            while number * 12_288 < capacity * 4 {
+                let mut transaction = Transaction::new();
+                transaction.write(&name(number), 0, contents(number, 0, 12_000));
+                let done = store.submit(info.id, transaction).await;
+                done.unwrap_or_else(|error| panic!("seed {seed}, object {number}: {error}, {:?}", store.stats()));
+                if number.is_multiple_of(16) && kept.len() < 60 {
+                    kept.push(number);
+                } else {
+                    let mut transaction = Transaction::new();
+                    transaction.remove(&name(number));
+                    store.submit(info.id, transaction).await.unwrap();
+                }
+                number += 1;
+            }
+            for number in kept {
+                assert_eq!(store.read(&name(number), 0, 20_000).await.unwrap(), contents(number, 0, 12_000));
+            }
+            assert_eq!(store.check(true).await.unwrap(), [], "seed {seed}");
+        });
+    }
+}
+
+/// BLU-READ-2: reads that are under way while zones are emptied and written again return the bytes of their objects.
+#[test]
+fn reads_go_on_while_zones_are_emptied() {
+    for seed in seeds(3) {
+        Sim::new(seed).run(move |rt| async move {
+            let geometry = Geometry::hm_smr(Blocks(40), 34, 0, 12);
+            let device = format(&rt, &geometry).await;
+            device.set_latency(std::time::Duration::from_micros(300));
+            let cacheless = Options { cache_bytes: 0, ..options() };
+            let (store, _) = Store::open(&rt, Rc::new(device.clone()), cacheless).await.unwrap();
+            let info = collection(0, 0);
+            store.create_collection(info).await.unwrap();
+            let old = ObjectId::new(1, "old");
+            let length = 250_000;
+            let mut transaction = Transaction::new();
+            for from in (0..length).step_by(10_000) {
+                transaction.append(&old, contents(5, from, 10_000));
+            }
+            store.submit(info.id, transaction).await.unwrap();
+            let ended = Rc::new(std::cell::Cell::new(false));
+            let (reader, stop, sleeper, of) = (store.clone(), ended.clone(), rt.clone(), old.clone());
+            let reading = rt.spawn(async move {
+                let (mut random, mut count) = (Random::new(seed ^ 9), 0);
+                while !stop.get() {
+                    let at = random.below(length / 4);
+                    let read =
+                        reader.read(&of, at, length).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    assert!(read == contents(5, at, length - at), "seed {seed}");
+                    count += 1;
+                    sleeper.sleep(std::time::Duration::from_micros(50)).await;
+                }
+                count
+            });
+            let mut random = Random::new(seed);
+            for number in 0..300u64 {
+                let name = if number % 5 == 0 { 100 + random.below(10) } else { random.below(4) };
+                let id = ObjectId::new(1, format!("o{name}"));
+                let mut transaction = Transaction::new();
+                transaction.touch(&id).remove(&id).write(&id, 0, contents(number, 0, 9_000 + random.below(40_000)));
+                store.submit(info.id, transaction).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            }
+            ended.set(true);
+            assert!(reading.await.expect("it ended") > 50);
+            assert!(store.stats().counters.cleaned > 3, "seed {seed}: {:?}", store.stats());
+        });
+    }
+}
+
+/// A load of overwrites at random on a drive of many zones: how much is written for each block of the objects'.
+#[test]
+fn cleaning_costs_little_with_spare_zones() {
+    Sim::new(1).run(|rt| async move {
+        let geometry = Geometry::hm_smr(Blocks(256), 160, 0, 16);
+        let device = device(&rt, &geometry);
+        Store::format(&rt, Rc::new(device.clone()), Default::default()).await.unwrap();
+        let (store, _) = Store::open(&rt, Rc::new(device), Options::default()).await.unwrap();
+        let info = collection(0, 0);
+        store.create_collection(info).await.unwrap();
+        let capacity = store.stats().capacity_bytes;
+        let objects = capacity * 3 / 4 / (1 << 20);
+        let mut random = Random::new(7);
+        let mut written = 0;
+        while written < capacity * 4 {
+            let id = ObjectId::new(1, format!("o{}", random.below(objects)));
+            let mut transaction = Transaction::new();
+            transaction.touch(&id).remove(&id).write(&id, 0, contents(written, 0, 1 << 20));
+            store.submit(info.id, transaction).await.unwrap();
+            written += 1 << 20;
+        }
+        let amplification = store.stats().write_amplification();
+        assert!(amplification < 1.6, "{amplification}: {:?}", store.stats());
+        assert_eq!(store.check(false).await.unwrap(), []);
+    });
+}
+
+/// BLU-CLEAN-2: an object and all its clones are moved by one copy of their bytes.
+#[test]
+fn shared_bytes_are_moved_once() {
+    Sim::new(1).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 32, 0, 12)).await;
+        let (store, _) = Store::open(&rt, Rc::new(device), options()).await.unwrap();
+        let info = collection(0, 0);
+        store.create_collection(info).await.unwrap();
+        let (old, filler) = (ObjectId::new(1, "old"), ObjectId::new(1, "filler"));
+        let mut transaction = Transaction::new();
+        transaction.write(&filler, 0, contents(9, 0, 100_000)).write(&old, 0, contents(1, 0, 30_000));
+        store.submit(info.id, transaction).await.unwrap();
+        for generation in 0..20 {
+            let mut transaction = Transaction::new();
+            transaction.clone_object(&old, &old.at_generation(generation));
+            store.submit(info.id, transaction).await.unwrap();
+        }
+        // The rest of its zone is stale, and its room is needed.
+        let mut transaction = Transaction::new();
+        transaction.remove(&filler);
+        store.submit(info.id, transaction).await.unwrap();
+        let mut full = false;
+        for number in 0..200u64 {
+            let mut transaction = Transaction::new();
+            transaction.write(&ObjectId::new(1, format!("o{number}")), 0, contents(number, 0, 60_000));
+            let done = store.submit(info.id, transaction).await;
+            full |= done.is_err_and(|error| error.kind == BlueErrorKind::NoSpace);
+        }
+        let counters = store.stats().counters;
+        assert!(full && counters.cleaned > 0, "{counters:?}");
+        // No zone has more blocks than it has room for, so none was copied twice.
+        assert!(counters.blocks_copied < counters.cleaned * 64, "{counters:?}");
+        for generation in 0..20 {
+            let read = store.read(&old.at_generation(generation), 0, 40_000).await.unwrap();
+            assert_eq!(read, contents(1, 0, 30_000));
+        }
+        assert_eq!(store.check(true).await.unwrap(), []);
+    });
+}
