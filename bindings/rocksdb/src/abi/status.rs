@@ -40,7 +40,7 @@ pub(super) unsafe fn text<'a>(text: *const c_char) -> FilesResult<&'a str> {
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| invalid("a path is not UTF-8"))
 }
 
-/// What a pointer that was given away points to. (RK-ABI-2)
+/// The value behind a pointer that was given away. (RK-ABI-2)
 ///
 /// # Safety
 /// `given` is null, or came from [`give`] for a `T` and was not taken back; that happens only after `'a`.

@@ -1,4 +1,5 @@
-//! Tables in memory, block by block: what a page cache is for files of the machine. (Dissertation, section 5.4.3; there, whole files in the order in which they came.)
+//! Tables in memory, block by block, as a page cache has files of the machine. (Dissertation, section 5.4.3; there, whole files in the
+//! order in which they came.)
 //!
 //! Scans do not push out what is used often: a block stays for long only if it is asked for again (S3-FIFO, `quick_cache`).
 

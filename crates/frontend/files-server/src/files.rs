@@ -1,51 +1,42 @@
 //! Files of a drive, for any thread. Calls block.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
-use bytes::Bytes;
 use shingle_zone_files::{FileKind, FilesError, FilesErrorKind, WriteLifetime};
 
-use crate::cache::{BLOCK, TableCache};
-use crate::link::{Answering, Link, wait};
+use crate::client::Client;
+use crate::link::Link;
 use crate::reader::Reader;
 use crate::tail::Tails;
-use crate::wire::{About, Answer, Call, Reply, Room, kind_number, lifetime_number, out_of_place};
+use crate::wire::{About, Call, Reply, Room, kind_number, lifetime_number, out_of_place};
 use crate::writer::Writer;
 
 /// Longest path.
 const PATH_BYTES_MAX: usize = 4096;
 
-struct Inner {
-    link: Arc<dyn Link>,
-    cache: TableCache,
-    /// Those of the logs that this process writes, if it owns the drive.
-    tails: Option<Arc<Tails>>,
-}
-
 /// Files of a drive, for any thread: a cheap handle. If this process owns the drive, it is closed with the last of them.
 #[derive(Clone)]
-pub struct Files(Arc<Inner>);
+pub struct Files(Client);
 
 /// An entry of a directory: its name, and its file unless it is a directory.
 pub type DirEntry = (String, Option<About>);
 
 /// A lock on a path, until it is dropped or its process ends.
 pub struct Lock {
-    files: Files,
+    client: Client,
     id: u64,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Waits, so that the next who locks finds it free.
-        let _ = self.files.call(Call::Unlock { lock: self.id });
+        let _ = self.client.call(Call::Unlock { lock: self.id });
     }
 }
 
 impl Files {
     pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Option<Arc<Tails>>) -> Self {
-        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails }))
+        Self(Client::new(link, cache_bytes, tails))
     }
 
     /// Makes an empty file, in place of one that has the name. Its name is durable when the call returns.
@@ -55,7 +46,7 @@ impl Files {
     pub fn create(&self, path: &str, kind: FileKind, lifetime: WriteLifetime) -> Result<Writer, FilesError> {
         let call = Call::Create { path: checked(path)?, kind: kind_number(kind), lifetime: lifetime_number(lifetime) };
         let (handle, about) = self.opened(call)?;
-        let tails = self.0.tails.as_ref().filter(|_| kind == FileKind::Wal);
+        let tails = self.0.tails().filter(|_| kind == FileKind::Wal);
         let tail = tails.and_then(|tails| match tails.tail(about.serial, path) {
             Ok(tail) => Some(tail),
             Err(error) => {
@@ -63,7 +54,7 @@ impl Files {
                 None
             }
         });
-        Ok(Writer::new(self, handle, about, tail))
+        Ok(Writer::new(&self.0, handle, about, tail))
     }
 
     /// Opens a file to go on at its end.
@@ -72,7 +63,7 @@ impl Files {
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn append_to(&self, path: &str) -> Result<Writer, FilesError> {
         let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
-        Ok(Writer::new(self, handle, about, None))
+        Ok(Writer::new(&self.0, handle, about, None))
     }
 
     /// Opens a file to be read.
@@ -81,7 +72,7 @@ impl Files {
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn open(&self, path: &str) -> Result<Reader, FilesError> {
         let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
-        Ok(Reader::new(self, handle, about))
+        Ok(Reader::new(&self.0, handle, about))
     }
 
     /// A file by its path; `None` for a directory.
@@ -89,7 +80,7 @@ impl Files {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Unavailable`.
     pub fn stat(&self, path: &str) -> Result<Option<About>, FilesError> {
-        match self.call(Call::Stat { path: checked(path)? })? {
+        match self.0.call(Call::Stat { path: checked(path)? })? {
             Reply::Found(found) => Ok(found),
             _ => Err(out_of_place()),
         }
@@ -100,7 +91,7 @@ impl Files {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Unavailable`.
     pub fn list(&self, path: &str) -> Result<Vec<DirEntry>, FilesError> {
-        match self.call(Call::List { path: checked(path)? })? {
+        match self.0.call(Call::List { path: checked(path)? })? {
             Reply::Entries(entries) => Ok(entries),
             _ => Err(out_of_place()),
         }
@@ -111,7 +102,7 @@ impl Files {
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn remove(&self, path: &str) -> Result<(), FilesError> {
-        self.done(Call::Remove { path: checked(path)? })
+        self.0.done(Call::Remove { path: checked(path)? })
     }
 
     /// Gives a file or directory another name, durably. A file that has it is removed in the same step.
@@ -119,7 +110,7 @@ impl Files {
     /// # Errors
     /// `NotFound`, `IsDirectory`, `NotDirectory`, `NotEmpty`, `Unavailable`.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), FilesError> {
-        self.done(Call::Rename { from: checked(from)?, to: checked(to)? })
+        self.0.done(Call::Rename { from: checked(from)?, to: checked(to)? })
     }
 
     /// Gives a file one more name, durably.
@@ -127,7 +118,7 @@ impl Files {
     /// # Errors
     /// `NotFound`, `Exists`, `IsDirectory`, `NoSpace`, `Unavailable`.
     pub fn link(&self, from: &str, to: &str) -> Result<(), FilesError> {
-        self.done(Call::Link { from: checked(from)?, to: checked(to)? })
+        self.0.done(Call::Link { from: checked(from)?, to: checked(to)? })
     }
 
     /// Makes a directory, durably.
@@ -135,7 +126,7 @@ impl Files {
     /// # Errors
     /// `NotFound` without the directory above, `Exists`, `NoSpace`, `Unavailable`.
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
-        self.done(Call::MakeDir { path: checked(path)?, all: false })
+        self.0.done(Call::MakeDir { path: checked(path)?, all: false })
     }
 
     /// Makes a directory and those above it, as far as they are not there.
@@ -143,7 +134,7 @@ impl Files {
     /// # Errors
     /// `NotDirectory`, `NoSpace`, `Unavailable`.
     pub fn make_dir_all(&self, path: &str) -> Result<(), FilesError> {
-        self.done(Call::MakeDir { path: checked(path)?, all: true })
+        self.0.done(Call::MakeDir { path: checked(path)?, all: true })
     }
 
     /// Removes an empty directory, durably.
@@ -151,7 +142,7 @@ impl Files {
     /// # Errors
     /// `NotFound`, `NotEmpty`, `NotDirectory`, `Unavailable`.
     pub fn remove_dir(&self, path: &str) -> Result<(), FilesError> {
-        self.done(Call::RemoveDir { path: checked(path)? })
+        self.0.done(Call::RemoveDir { path: checked(path)? })
     }
 
     /// Locks a path against other processes, and others of this one.
@@ -159,8 +150,8 @@ impl Files {
     /// # Errors
     /// `Locked`, `Unavailable`.
     pub fn lock(&self, path: &str) -> Result<Lock, FilesError> {
-        match self.call(Call::Lock { path: checked(path)? })? {
-            Reply::Locked(id) => Ok(Lock { files: self.clone(), id }),
+        match self.0.call(Call::Lock { path: checked(path)? })? {
+            Reply::Locked(id) => Ok(Lock { client: self.0.clone(), id }),
             _ => Err(out_of_place()),
         }
     }
@@ -170,7 +161,7 @@ impl Files {
     /// # Errors
     /// `Unavailable`.
     pub fn room(&self) -> Result<Room, FilesError> {
-        match self.call(Call::Room)? {
+        match self.0.call(Call::Room)? {
             Reply::Room(room) => Ok(room),
             _ => Err(out_of_place()),
         }
@@ -181,55 +172,17 @@ impl Files {
     /// # Errors
     /// `Unavailable`.
     pub fn metrics(&self) -> Result<String, FilesError> {
-        match self.call(Call::Metrics)? {
+        match self.0.call(Call::Metrics)? {
             Reply::Metrics(text) => Ok(text),
             _ => Err(out_of_place()),
         }
     }
 
     fn opened(&self, call: Call) -> Result<(u64, About), FilesError> {
-        match self.call(call)? {
+        match self.0.call(call)? {
             Reply::Opened(handle, about) => Ok((handle, about)),
             _ => Err(out_of_place()),
         }
-    }
-
-    pub(crate) fn call(&self, call: Call) -> Answer {
-        wait(&self.begin(call, Bytes::new()))
-    }
-
-    pub(crate) fn done(&self, call: Call) -> Result<(), FilesError> {
-        match self.call(call)? {
-            Reply::Done => Ok(()),
-            _ => Err(out_of_place()),
-        }
-    }
-
-    pub(crate) fn begin(&self, call: Call, data: Bytes) -> Receiver<Answer> {
-        let (answering, answer) = Answering::waited();
-        self.0.link.send(call, data, answering);
-        answer
-    }
-
-    /// Hands a call in whose answer tells nothing.
-    pub(crate) fn tell(&self, call: Call) {
-        self.0.link.send(call, Bytes::new(), Answering::nobody());
-    }
-
-    pub(crate) fn send(&self, call: Call, data: Bytes, answering: Answering) {
-        self.0.link.send(call, data, answering);
-    }
-
-    pub(crate) fn cache(&self) -> &TableCache {
-        &self.0.cache
-    }
-
-    pub(crate) fn caches(&self) -> bool {
-        self.0.cache.holds_any()
-    }
-
-    pub(crate) fn cut(&self, serial: u64, size: u64) {
-        self.0.cache.cut(serial, size / BLOCK);
     }
 }
 

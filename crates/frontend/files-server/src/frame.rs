@@ -15,7 +15,7 @@ const HEAD_BYTES_MAX: u32 = 64 << 20;
 /// Most bytes of a call's head.
 pub(crate) const CALL_BYTES_MAX: u32 = 64 << 10;
 
-/// What a frame says.
+/// The head of a frame.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Head {
@@ -23,7 +23,7 @@ pub(crate) enum Head {
     Hello(u32),
     /// A call, and the number of its answer.
     Call(u64, Call),
-    /// What came of it: an error is its number and its words.
+    /// Its result: an error is its number and its words.
     Answer(u64, Result<Reply, (u8, String)>),
 }
 

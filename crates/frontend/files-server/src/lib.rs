@@ -1,8 +1,8 @@
 //! Files of a zoned drive for many threads and processes.
 //!
-//! The files of a drive have one owner, a thread of the process that opened the drive first. All others reach it by [calls](Call): threads of that process
-//! through a queue, other processes through a socket that has the drive's name and no file. So a database can be looked at while another process writes it, and
-//! databases of several processes share one drive.
+//! The files of a drive have one owner, a thread of the process that opened the drive first. All others reach it by [calls](Call):
+//! threads of that process through a queue, other processes through a socket that has the drive's name and no file. So a database can be
+//! looked at while another process writes it, and databases of several processes share one drive.
 //!
 //! [`Files`] is what programs use: its calls block, may come from any thread, and look the same on both ways.
 //!
@@ -10,18 +10,21 @@
 //!
 //! # Invariants
 //! - FS-ORDER-1: calls of one process reach the files in their order, so a read sees each append that was flushed before.
-//! - FS-ANSWER-1: each call is answered, or fails once the owner has ended. What was appended and not synced may be lost then; what was synced is not.
+//! - FS-ANSWER-1: each call is answered, or fails once the owner has ended. Appends without a sync may be lost then, and no others.
 //! - FS-CACHE-1: the cache holds verified bytes of tables; a place of a table that was read never gets other bytes.
 //! - FS-PEER-1: the socket serves the owner's user, and root.
-//! - FS-TAIL-1, FS-TAIL-2: what was flushed to a log survives the end of the owner's process (module `tail`).
 //! - FS-END-1: files and locks of a process are let go when it ends, however it ends.
+//!
+//! Module `tail` states FS-TAIL.
 
 mod address;
 mod cache;
+mod client;
 mod files;
 mod frame;
 mod link;
 mod open;
+mod opener;
 mod owner;
 mod reader;
 mod remote;
@@ -34,7 +37,8 @@ mod writer;
 
 pub use files::{DirEntry, Files, Lock};
 pub use link::{Answering, Link};
-pub use open::{OpenError, OpenFiles, Opener, open_files};
+pub use open::{OpenFiles, open_files};
+pub use opener::{OpenError, Opener};
 pub use reader::{Pending, Reader};
 pub use wire::{About, Call, Reply, Room, Then, error_number};
 pub use writer::Writer;

@@ -3,41 +3,19 @@
 #![expect(clippy::disallowed_methods, reason = "a front end waits on the real clock, outside simulations")]
 
 use std::path::Path;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::LocalBoxFuture;
-use shingle_runtime::Runtime;
 use shingle_zone_files::{FilesError, FilesErrorKind, Options};
-use shingle_zoned::ZonedDevice;
 
 use crate::address::Named;
 use crate::files::Files;
+use crate::opener::Opener;
 use crate::owner::{Opening, Owner};
 use crate::remote::Remote;
 
 /// Time in which another process opens or closes the drive, after which an opening gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// Opens a drive's device, on the thread of its owner.
-pub type Opener = Arc<dyn Fn(Runtime) -> LocalBoxFuture<'static, Result<Rc<dyn ZonedDevice>, OpenError>> + Send + Sync>;
-
-/// A drive that cannot be opened.
-#[derive(Clone, Debug)]
-pub struct OpenError {
-    /// Another process has it, which may serve it.
-    pub in_use: bool,
-    /// What is to be told.
-    pub error: FilesError,
-}
-
-impl OpenError {
-    pub(crate) fn other(kind: FilesErrorKind, text: String) -> Self {
-        Self { in_use: false, error: FilesError::new(kind, text) }
-    }
-}
 
 /// Parameters of an opening.
 #[derive(Clone, Debug)]
@@ -46,7 +24,7 @@ pub struct OpenFiles<'a> {
     pub holder: &'a Path,
     /// Its partition.
     pub partition: Option<&'a str>,
-    /// How the files are opened, if this process becomes their owner.
+    /// Parameters of the files' opening, if this process becomes their owner.
     pub options: Options,
     /// Memory of the cache of tables, in bytes.
     pub cache_bytes: u64,

@@ -7,19 +7,19 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use shingle_runtime::Runtime;
-use shingle_zone_files::{FilesError, FilesErrorKind, Options, ZoneFiles};
+use shingle_zone_files::{FilesErrorKind, Options, ZoneFiles};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::address::Named;
 use crate::link::{Answering, Link};
-use crate::open::{OpenError, Opener};
+use crate::opener::{OpenError, Opener};
 use crate::resume;
 use crate::service;
 use crate::session::Session;
 use crate::tail::Tails;
 use crate::wire::Call;
 
-/// How the files are to be opened.
+/// Parameters of an opening.
 #[derive(Clone)]
 pub(crate) struct Opening {
     pub(crate) opener: Opener,
@@ -124,11 +124,5 @@ async fn own(
     match files.close().await {
         Ok(()) => tails.iter().for_each(|tails| tails.end()),
         Err(error) => tracing::warn!(%error, "the files were not closed in order; the next opening reads more"),
-    }
-}
-
-impl From<FilesError> for OpenError {
-    fn from(error: FilesError) -> Self {
-        Self { in_use: false, error }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use shingle_zone_files::FilesError;
 
 use crate::cache::BLOCK;
-use crate::files::Files;
+use crate::client::Client;
 use crate::link::wait;
 use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, out_of_place};
 
@@ -17,10 +17,10 @@ const AHEAD_MAX: u64 = 1 << 20;
 
 /// A file that is being read. All its bytes were verified.
 pub struct Reader {
-    files: Files,
+    client: Client,
     handle: u64,
     about: About,
-    /// Where the last read ended.
+    /// End of the last read.
     last: AtomicU64,
     /// Bytes to read ahead.
     ahead: AtomicU64,
@@ -49,8 +49,8 @@ fn data(answer: Answer) -> Result<Bytes, FilesError> {
 }
 
 impl Reader {
-    pub(crate) fn new(files: &Files, handle: u64, about: About) -> Self {
-        Self { files: files.clone(), handle, about, last: AtomicU64::new(u64::MAX), ahead: AtomicU64::new(0) }
+    pub(crate) fn new(client: &Client, handle: u64, about: About) -> Self {
+        Self { client: client.clone(), handle, about, last: AtomicU64::new(u64::MAX), ahead: AtomicU64::new(0) }
     }
 
     /// The file, as it was when it was opened.
@@ -63,13 +63,17 @@ impl Reader {
     /// # Errors
     /// `Corrupt` if bytes are damaged or lost, `Device`, `Unavailable`.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {
-        if self.about.table && self.files.caches() { self.cached(offset, into) } else { self.direct(offset, into) }
+        if self.about.table && self.client.cache().holds_any() {
+            self.cached(offset, into)
+        } else {
+            self.direct(offset, into)
+        }
     }
 
     /// Begins to read; the bytes are there when [`Pending::wait`] returns. At most 4 MiB.
     pub fn begin(&self, offset: u64, length: u64) -> Pending {
         let length = length.min(DATA_BYTES_MAX as u64);
-        Pending { answer: self.files.begin(Call::Read { handle: self.handle, offset, length }, Bytes::new()) }
+        Pending { answer: self.client.begin(Call::Read { handle: self.handle, offset, length }, Bytes::new()) }
     }
 
     /// Bytes from memory alone, if all of them are there.
@@ -103,7 +107,7 @@ impl Reader {
     /// Copies from the block at `at` what the cache has of it. `None` if it lacks the byte at `at`.
     fn from_cache(&self, at: u64, into: &mut [u8]) -> Option<usize> {
         let (block, within) = (at / BLOCK, (at % BLOCK) as usize);
-        let found = self.files.cache().get((self.about.serial, block))?;
+        let found = self.client.cache().get((self.about.serial, block))?;
         let here = found.get(within..).filter(|here| !here.is_empty())?;
         let length = here.len().min(into.len());
         into[..length].copy_from_slice(&here[..length]);
@@ -137,7 +141,7 @@ impl Reader {
     }
 
     fn remember(&self, first: u64, bytes: &Bytes) {
-        let cache = self.files.cache();
+        let cache = self.client.cache();
         for (number, block) in bytes.chunks(BLOCK as usize).enumerate() {
             // A copy: a slice would keep all that was read in memory as long as one block of it is used.
             cache.insert((self.about.serial, first + number as u64), Bytes::copy_from_slice(block));
@@ -156,6 +160,6 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.files.tell(Call::Close { handle: self.handle });
+        self.client.tell(Call::Close { handle: self.handle });
     }
 }

@@ -1,14 +1,16 @@
 //! Flushed ends of logs, in memory that outlives the process: a file on `/dev/shm`.
 //!
-//! A database that commits without a sync expects that its log survives the end of its process, if not that of the machine: elsewhere the kernel's page cache has it. Here bytes that were
-//! flushed and are not written yet lie in a tail. The next owner of the drive appends what is missing.
+//! A database that commits without a sync expects that its log survives the end of its process, if not that of the machine: elsewhere the
+//! kernel's page cache has it. Here bytes that were flushed and are not written yet lie in a tail. The next owner of the drive appends
+//! those that the log lacks.
 //!
 //! # Invariants
 //! - FS-TAIL-1: a byte of a log is in its tail from the end of its flush until it is written.
 //! - FS-TAIL-2: a tail is used only if nobody else has made a file on the drive since, and its log is the same file.
 //!
-//! A tail has two halves that are used in turn, so that one can be emptied while the other fills. Each has a head (magic, length of the path, CRC-32C, path) and records (magic, length, offset
-//! in the log, CRC-32C, bytes), all little-endian. The records of both, by their offsets, are one piece of the log.
+//! A tail has two halves that are used in turn, so that one can be emptied while the other fills. Each has a head (magic, length of the
+//! path, CRC-32C, path) and records (magic, length, offset in the log, CRC-32C, bytes), all little-endian. The records of both, by their
+//! offsets, are one piece of the log.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read};
@@ -76,7 +78,7 @@ struct Half {
     end: u64,
 }
 
-/// What a process left of a log.
+/// The end of a log that a process left.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Number of the log's file.
@@ -88,7 +90,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// What a log of `size` bytes lacks.
+    /// Bytes that a log of `size` bytes lacks.
     pub(crate) fn missing(&self, size: u64) -> Vec<u8> {
         let mut missing = Vec::new();
         for (offset, bytes) in &self.records {
@@ -164,7 +166,7 @@ impl Tails {
         Ok(Tail { halves: [half('a')?, half('b')?], current: 0 })
     }
 
-    /// What processes left that have ended. Parts that make no sense are left out: a tail may end anywhere.
+    /// Ends of logs that processes left which have ended. Parts that make no sense are left out: a tail may end anywhere.
     pub(crate) fn left(&self) -> io::Result<Vec<Left>> {
         let mut all: Vec<Left> = Vec::new();
         let mut paths: Vec<PathBuf> = fs::read_dir(&self.directory)?.flatten().map(|entry| entry.path()).collect();

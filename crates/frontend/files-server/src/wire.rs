@@ -9,7 +9,7 @@ pub(crate) const VERSION: u32 = 1;
 /// Most bytes that one call appends, or one read returns.
 pub(crate) const DATA_BYTES_MAX: usize = 4 << 20;
 
-/// What is asked of the files. Handles and locks are numbers of the session.
+/// A call on the files. Handles and locks are numbers of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
@@ -27,7 +27,7 @@ pub enum Call {
         /// Its path.
         path: String,
     },
-    /// Lets go of a handle. What was appended is written and made durable some time later.
+    /// Lets go of a handle. Bytes that were appended are written, and durable some time later.
     Close {
         /// The handle.
         handle: u64,
@@ -36,7 +36,7 @@ pub enum Call {
     Append {
         /// The handle.
         handle: u64,
-        /// What happens before the answer.
+        /// The steps before the answer.
         then: Then,
     },
     /// Reads bytes: data.
@@ -131,7 +131,7 @@ pub enum Call {
     Metrics,
 }
 
-/// What happens to appended bytes before the answer.
+/// Steps with appended bytes before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {

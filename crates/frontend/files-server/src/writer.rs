@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use shingle_zone_files::{FilesError, WriteLifetime};
 
-use crate::files::Files;
+use crate::client::Client;
 use crate::link::Answering;
 use crate::tail::Tail;
 use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number};
@@ -22,7 +22,7 @@ struct State {
     size: u64,
     /// Bytes that were handed to the owner.
     sent: u64,
-    /// What was flushed and is not written yet, for whoever comes after this process (FS-TAIL-1).
+    /// Bytes that were flushed and are not written yet, for the next owner of the drive (FS-TAIL-1).
     tail: Option<Tail>,
 }
 
@@ -46,7 +46,7 @@ struct Shared {
 
 /// A file that is being written, at its end. When it is dropped, what was appended is written, and durable some time later.
 pub struct Writer {
-    files: Files,
+    client: Client,
     handle: u64,
     serial: u64,
     table: bool,
@@ -102,10 +102,10 @@ impl Shared {
 }
 
 impl Writer {
-    pub(crate) fn new(files: &Files, handle: u64, about: About, tail: Option<Tail>) -> Self {
+    pub(crate) fn new(client: &Client, handle: u64, about: About, tail: Option<Tail>) -> Self {
         let state = State { size: about.size, tail, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
-        Self { files: files.clone(), handle, serial: about.serial, table: about.table, shared }
+        Self { client: client.clone(), handle, serial: about.serial, table: about.table, shared }
     }
 
     /// Number of the file, which no other of the drive ever has.
@@ -136,8 +136,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Hands all that was appended to the owner: reads see it, and it is written within some milliseconds. Does not wait for that. What was
-    /// flushed to a log survives the end of the process, if it owns the drive.
+    /// Hands all that was appended to the owner: reads see it, and it is written within some milliseconds. Does not wait for that. Bytes
+    /// that were flushed to a log survive the end of the process, if it owns the drive.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -162,7 +162,7 @@ impl Writer {
             self.shared.sound()?;
             let data = state.buffer.split().freeze();
             // Handed in under the lock, so that no later bytes overtake these.
-            (self.files.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
+            (self.client.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
         };
         self.shared.take_answer(0, Some(end), crate::link::wait(&answer));
         self.shared.sound()
@@ -183,9 +183,9 @@ impl Writer {
         if let Some(tail) = &mut state.tail {
             tail.written(state.size);
         }
-        self.files.done(Call::Truncate { handle: self.handle, size })?;
+        self.client.done(Call::Truncate { handle: self.handle, size })?;
         if self.table {
-            self.files.cut(self.serial, size);
+            self.client.cut(self.serial, size);
         }
         lock(&self.shared.answers).written = size;
         state.size = size;
@@ -194,12 +194,12 @@ impl Writer {
 
     /// Says how large the file will be: a table about as large as a zone gets zones of its own.
     pub fn expect(&self, bytes: u64) {
-        self.files.tell(Call::Expect { handle: self.handle, bytes });
+        self.client.tell(Call::Expect { handle: self.handle, bytes });
     }
 
     /// Says how long the file will live: those of one lifetime share zones.
     pub fn set_lifetime(&self, lifetime: WriteLifetime) {
-        self.files.tell(Call::SetLifetime { handle: self.handle, lifetime: lifetime_number(lifetime) });
+        self.client.tell(Call::SetLifetime { handle: self.handle, lifetime: lifetime_number(lifetime) });
     }
 
     fn send(&self, state: &mut State, then: Then) {
@@ -208,7 +208,7 @@ impl Writer {
         state.sent += length;
         let (shared, written) = (self.shared.clone(), (then != Then::Gather).then_some(state.size));
         let answering = Answering::new(move |answer| shared.take_answer(length, written, answer));
-        self.files.send(Call::Append { handle: self.handle, then }, data, answering);
+        self.client.send(Call::Append { handle: self.handle, then }, data, answering);
     }
 }
 
@@ -221,6 +221,6 @@ impl Drop for Writer {
             self.send(&mut state, Then::Flush);
         }
         drop(state);
-        self.files.tell(Call::Close { handle: self.handle });
+        self.client.tell(Call::Close { handle: self.handle });
     }
 }

@@ -165,7 +165,7 @@ fn what_a_process_had_is_let_go_when_it_ends_and_others_hear_of_the_owners_end()
     assert_eq!(writer.sync().unwrap_err().kind, FilesErrorKind::Unavailable);
     assert_eq!(third.room().unwrap_err().kind, FilesErrorKind::Unavailable);
     assert_eq!(third.open("/CURRENT").err().unwrap().kind, FilesErrorKind::Unavailable);
-    // Whoever comes next owns it.
+    // The next one owns it.
     let next = drive.open();
     assert_eq!(contents(&next, "/CURRENT"), b"kept");
     assert!(next.lock("/LOCK").is_ok());

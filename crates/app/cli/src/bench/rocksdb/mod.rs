@@ -1,7 +1,8 @@
-//! RocksDB on an emulated zoned drive in a file, beside RocksDB on the file system that holds the file: Debian's own `db_bench`, both sides in turns, with the same options.
+//! RocksDB on an emulated zoned drive in a file, beside RocksDB on the file system that holds the file: Debian's own `db_bench`, both sides
+//! in turns, with the same options.
 //!
-//! Both sides have caches outside RocksDB's own: ours is bounded (`SHINGLE_ROCKSDB_CACHE_MIB`), the other is the kernel's page cache. Goals: not slower in any load, and 1.5 times the rate of
-//! synchronous writes with 8 threads.
+//! Both sides have caches outside RocksDB's own: ours is bounded (`SHINGLE_ROCKSDB_CACHE_MIB`), the other is the kernel's page cache. Goals:
+//! not slower in any load, and 1.5 times the rate of synchronous writes with 8 threads.
 
 mod program;
 mod sides;

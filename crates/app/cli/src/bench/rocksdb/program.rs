@@ -23,7 +23,7 @@ pub(super) struct Load {
     pub(super) seconds: Option<u32>,
 }
 
-/// Where a database is.
+/// Place of a database.
 pub(super) struct Place<'a> {
     /// Options that say so.
     pub(super) options: &'a [String],
