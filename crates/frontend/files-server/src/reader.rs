@@ -73,6 +73,9 @@ impl Reader {
     /// Begins to read; the bytes are there when [`Pending::wait`] returns. At most 4 MiB.
     pub fn begin(&self, offset: u64, length: u64) -> Pending {
         let length = length.min(DATA_BYTES_MAX as u64);
+        if !self.about.table {
+            self.client.settle();
+        }
         Pending { answer: self.client.begin(Call::Read { handle: self.handle, offset, length }, Bytes::new()) }
     }
 
@@ -84,7 +87,7 @@ impl Reader {
         let mut done = 0;
         while done < into.len() {
             let at = offset + done as u64;
-            let Some(copied) = self.from_cache(at, &mut into[done..]) else { return false };
+            let Some(copied) = self.copy_cached(at, &mut into[done..]) else { return false };
             done += copied;
         }
         true
@@ -105,7 +108,7 @@ impl Reader {
     }
 
     /// Copies from the block at `at` what the cache has of it. `None` if it lacks the byte at `at`.
-    fn from_cache(&self, at: u64, into: &mut [u8]) -> Option<usize> {
+    fn copy_cached(&self, at: u64, into: &mut [u8]) -> Option<usize> {
         let (block, within) = (at / BLOCK, (at % BLOCK) as usize);
         let found = self.client.cache().get((self.about.serial, block))?;
         let here = found.get(within..).filter(|here| !here.is_empty())?;
@@ -119,7 +122,7 @@ impl Reader {
         let mut done = 0;
         while done < into.len() {
             let at = offset + done as u64;
-            if let Some(copied) = self.from_cache(at, &mut into[done..]) {
+            if let Some(copied) = self.copy_cached(at, &mut into[done..]) {
                 done += copied;
                 continue;
             }

@@ -129,6 +129,8 @@ pub enum Call {
     Room,
     /// Tells figures for monitoring.
     Metrics,
+    /// Answers in a moment.
+    Pause,
 }
 
 /// Steps with appended bytes before the answer.
