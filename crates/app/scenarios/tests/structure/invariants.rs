@@ -8,8 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 33] = [
-    ("bindings/rocksdb", "RK"),
+const PREFIXES: [(&str, &str); 32] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
