@@ -304,6 +304,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("files ls", &[("shingle files ls disk.shingle db", ""), ("shingle files ls disk.shingle --recursive --json", "")]),
+    (
+        "files map",
+        &[("shingle files map disk.shingle", ""), ("shingle files map disk.shingle --json", "for a program")],
+    ),
     ("files df", &[("shingle files df disk.shingle", ""), ("shingle files df /dev/sdb --json", "")]),
     ("files check", &[("shingle files check disk.shingle", ""), ("shingle files check /dev/sdb --json", "")]),
     ("files dump", &[("shingle files dump disk.shingle", "")]),
@@ -403,19 +407,12 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("lab trace list", &[("shingle lab trace list", "names for --trace")]),
-    (
-        "lab trace stat",
-        &[
-            ("shingle lab trace stat web.trace.gz", ""),
-            ("shingle lab trace stat disk.vscsi --format vscsi --json", "for a program"),
-        ],
-    ),
+    ("lab trace stat", &[("shingle lab trace stat disk.vscsi --format vscsi --json", "for a program")]),
     ("lab report", &[("shingle lab report --scale quick --out lab", "")]),
     ("lab sweep", &[("shingle lab sweep micro-read micro-write", "a minute")]),
     (
         "bench",
         &[
-            ("shingle bench chunk-append", ""),
             ("shingle bench array-rebuild --json", "one JSON object as the last line"),
             ("shingle bench map --extents 1000000", "a smaller map than that of 10 million extents"),
             ("shingle bench device --device /dev/sdb --json", "in zones that are empty"),

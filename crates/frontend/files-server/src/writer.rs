@@ -205,7 +205,7 @@ impl Writer {
             return self.shared.sound();
         }
         self.shared.send(&self.client, &mut state, Then::Flush);
-        // Where the tail has no room for it, it is safe once it is written.
+        // If the tail has no room for it, it is safe once it is written.
         self.shared.wait(state.sent, if kept || without_tail { ON_THEIR_WAY } else { 0 })
     }
 

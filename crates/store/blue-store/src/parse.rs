@@ -58,3 +58,10 @@ pub fn packed(bytes: &[u8]) -> bool {
     let content = Packing::of_code(code % 3).and_then(|packing| packing.unpack(stored, 10_000));
     content.is_some_and(|content| content.len() == 10_000)
 }
+
+/// Inputs of [`packed`] that are whole: `content` of 10,000 bytes in each way in which it takes less room.
+pub fn packed_forms(content: &[u8]) -> Vec<Vec<u8>> {
+    use crate::blob::packing::Packing;
+    let packed = (0..3).filter_map(|code| Some((code, Packing::of_code(code)?.pack(content)?)));
+    packed.map(|(code, stored)| [&[code][..], &stored].concat()).collect()
+}

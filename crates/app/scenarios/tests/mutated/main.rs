@@ -4,6 +4,7 @@
 //! `SHINGLE_PARSER` is which parsers (with commas between), and `SHINGLE_INPUT` the number of the only input, to replay a
 //! failure. One test, since memory is counted for the process.
 
+mod blue;
 mod nbd;
 mod requests;
 mod specimens;

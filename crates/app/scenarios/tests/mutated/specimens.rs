@@ -31,9 +31,11 @@ fn geometry() -> Geometry {
 pub(crate) fn all() -> Vec<Vec<u8>> {
     let mut found = hand_made();
     let (media, buffer) = array();
-    for medium in media.iter().chain([&chunk_store(), &volume(), &partitions(), &files()]) {
+    let (objects, metadata) = crate::blue::store();
+    for medium in media.iter().chain([&chunk_store(), &volume(), &partitions(), &files(), &objects]) {
         harvest(medium, &mut found);
     }
+    found.extend(metadata);
     found.push(buffer);
     found.extend(index_rows());
     found
