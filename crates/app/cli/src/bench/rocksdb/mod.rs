@@ -23,7 +23,7 @@ const LOADS: [Load; 8] = [
     Load { id: "fillrandom", name: "fillrandom", fresh: true, threads: 1, sync: false, seconds: None },
     Load { id: "overwrite", name: "overwrite", fresh: false, threads: 1, sync: false, seconds: None },
     Load { id: "readrandom", name: "readrandom", fresh: false, threads: 1, sync: false, seconds: None },
-    Load { id: "readwhilewriting", name: "readwhilewriting", fresh: false, threads: 4, sync: false, seconds: Some(6) },
+    Load { id: "readwhilewriting", name: "readwhilewriting", fresh: false, threads: 4, sync: false, seconds: Some(5) },
     Load { id: "fillrandom_sync", name: "fillrandom", fresh: true, threads: 1, sync: true, seconds: Some(5) },
     Load { id: "overwrite_sync", name: "overwrite", fresh: false, threads: 1, sync: true, seconds: Some(5) },
     Load { id: "overwrite_sync_8", name: "overwrite", fresh: false, threads: 8, sync: true, seconds: Some(5) },

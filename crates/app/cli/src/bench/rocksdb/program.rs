@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use crate::failure::{Failure, Outcome};
 
 /// Keys of a database, with values of 100 bytes.
-const KEYS: u64 = 1_000_000;
+const KEYS: u64 = 500_000;
+/// Reads of a load that only reads.
+const READS: u64 = 200_000;
 
 /// A load of `db_bench`.
 pub(super) struct Load {
@@ -36,7 +38,7 @@ impl Load {
     pub(super) fn run(&self, place: &Place<'_>) -> Outcome<f64> {
         let mut command = Command::new("db_bench");
         command.args(place.options).arg(format!("--benchmarks={}", self.name));
-        command.arg(format!("--num={KEYS}")).arg(format!("--threads={}", self.threads));
+        command.arg(format!("--num={KEYS}")).arg(format!("--reads={READS}")).arg(format!("--threads={}", self.threads));
         command.arg(format!("--sync={}", self.sync)).arg(format!("--use_existing_db={}", !self.fresh));
         command.args(["--key_size=16", "--value_size=100", "--seed=1", "--verify_checksum=true"]);
         if let Some(seconds) = self.seconds {
