@@ -1,8 +1,7 @@
 //! The way to the owner with all that goes beside it: the cache of tables, and tails of logs.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use shingle_zone_files::FilesError;
@@ -17,17 +16,6 @@ struct Inner {
     cache: TableCache,
     /// Those of the logs that this process writes, if it owns the drive.
     tails: Option<Arc<Tails>>,
-    /// Those who hold flushed bytes back for a moment, by their handles.
-    held: Mutex<BTreeMap<u64, Arc<dyn Held>>>,
-}
-
-/// Flushed bytes that are held back for a moment, to go to the owner together.
-pub(crate) trait Held: Send + Sync {
-    /// Hands them in now.
-    fn hand_in(&self, client: &Client);
-
-    /// As [`hand_in`](Self::hand_in), unless someone is at them: then it is false. Waits for nobody.
-    fn try_hand_in(&self, client: &Client) -> bool;
 }
 
 /// A process's side of the files of a drive: a cheap handle.
@@ -36,41 +24,7 @@ pub(crate) struct Client(Arc<Inner>);
 
 impl Client {
     pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Option<Arc<Tails>>) -> Self {
-        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails, held: Mutex::default() }))
-    }
-
-    /// Has bytes of a file handed in after a moment, or before the next call that may see them. (FS-ORDER-1)
-    pub(crate) fn hold(&self, handle: u64, held: Arc<dyn Held>) {
-        self.held().insert(handle, held);
-        self.hand_in_soon(handle);
-    }
-
-    fn hand_in_soon(&self, handle: u64) {
-        let inner = Arc::downgrade(&self.0);
-        let after = Answering::new(move |paused| {
-            let Some(inner) = inner.upgrade().filter(|_| paused.is_ok()) else { return };
-            let client = Self(inner);
-            let Some(held) = client.held().remove(&handle) else { return };
-            if !held.try_hand_in(&client) {
-                client.hold(handle, held);
-            }
-        });
-        self.send(Call::Pause, Bytes::new(), after);
-    }
-
-    /// Hands in all that is held back: the next call sees it.
-    pub(crate) fn settle(&self) {
-        let held = std::mem::take(&mut *self.held());
-        held.values().for_each(|held| held.hand_in(self));
-    }
-
-    /// Nothing of a file is held back any more.
-    pub(crate) fn let_go(&self, handle: u64) {
-        self.held().remove(&handle);
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<dyn Held>>> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails }))
     }
 
     /// Makes a call, and waits for its answer.

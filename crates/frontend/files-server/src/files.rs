@@ -62,7 +62,6 @@ impl Files {
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn append_to(&self, path: &str) -> Result<Writer, FilesError> {
-        self.0.settle();
         let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
         Ok(Writer::new(&self.0, handle, about, None))
     }
@@ -72,7 +71,6 @@ impl Files {
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn open(&self, path: &str) -> Result<Reader, FilesError> {
-        self.0.settle();
         let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
         Ok(Reader::new(&self.0, handle, about))
     }
@@ -82,7 +80,6 @@ impl Files {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Unavailable`.
     pub fn stat(&self, path: &str) -> Result<Option<About>, FilesError> {
-        self.0.settle();
         match self.0.call(Call::Stat { path: checked(path)? })? {
             Reply::Found(found) => Ok(found),
             _ => Err(out_of_place()),
@@ -94,7 +91,6 @@ impl Files {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Unavailable`.
     pub fn list(&self, path: &str) -> Result<Vec<DirEntry>, FilesError> {
-        self.0.settle();
         match self.0.call(Call::List { path: checked(path)? })? {
             Reply::Entries(entries) => Ok(entries),
             _ => Err(out_of_place()),

@@ -73,9 +73,6 @@ impl Reader {
     /// Begins to read; the bytes are there when [`Pending::wait`] returns. At most 4 MiB.
     pub fn begin(&self, offset: u64, length: u64) -> Pending {
         let length = length.min(DATA_BYTES_MAX as u64);
-        if !self.about.table {
-            self.client.settle();
-        }
         Pending { answer: self.client.begin(Call::Read { handle: self.handle, offset, length }, Bytes::new()) }
     }
 

@@ -17,8 +17,6 @@ use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, Room, Then, create
 
 /// Time for which flushed bytes gather before they are written: a page cache waits longer.
 const GATHER: Duration = Duration::from_millis(10);
-/// Time for which bytes gather that lie in a tail, before they come here.
-const PAUSE: Duration = Duration::from_millis(2);
 /// Most files and locks that one session has.
 const HANDLES_MAX: usize = 1 << 20;
 
@@ -82,14 +80,6 @@ impl Session {
                 Reply::Done
             })),
             Call::Info { handle } => at_once(self.about(handle).map(|about| Reply::Found(Some(about)))),
-            Call::Pause => {
-                let rt = self.rt.clone();
-                async move {
-                    rt.sleep(PAUSE).await;
-                    Ok(Reply::Done)
-                }
-                .boxed_local()
-            }
             Call::Read { handle, offset, length } => match self.file(handle) {
                 Ok(opened) => {
                     let length = length.min(DATA_BYTES_MAX as u64);

@@ -129,8 +129,6 @@ pub enum Call {
     Room,
     /// Tells figures for monitoring.
     Metrics,
-    /// Answers in a moment.
-    Pause,
 }
 
 /// Steps with appended bytes before the answer.

@@ -1,11 +1,11 @@
 //! A file that is being written.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use shingle_zone_files::{FilesError, WriteLifetime};
 
-use crate::client::{Client, Held};
+use crate::client::Client;
 use crate::link::Answering;
 use crate::tail::Tail;
 use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number};
@@ -24,10 +24,6 @@ struct State {
     sent: u64,
     /// Bytes that were flushed and are not written yet, for the next owner of the drive (FS-TAIL-1).
     tail: Option<Tail>,
-    /// Bytes of the buffer that are in the tail.
-    kept: usize,
-    /// The buffer goes to the owner in a moment.
-    held: bool,
 }
 
 /// The side of the answers. Held for a moment only, as answers must never wait for one who hands in a call.
@@ -41,8 +37,8 @@ struct Answers {
     failed: Option<FilesError>,
 }
 
+#[derive(Default)]
 struct Shared {
-    handle: u64,
     state: Mutex<State>,
     answers: Mutex<Answers>,
     answered: Condvar,
@@ -51,28 +47,20 @@ struct Shared {
 /// A file that is being written, at its end. When it is dropped, what was appended is written, and durable some time later.
 pub struct Writer {
     client: Client,
+    handle: u64,
     serial: u64,
     table: bool,
     shared: Arc<Shared>,
 }
 
 impl State {
-    /// Keeps all that is in the buffer in the tail. False if there is no room for it, or no tail.
+    /// Keeps what is in the buffer in the tail. True if that is not needed, or done.
     fn keep(&mut self, written: u64) -> bool {
-        let Some(tail) = &mut self.tail else { return false };
-        tail.written(written);
-        let offset = self.size - (self.buffer.len() - self.kept) as u64;
-        let kept = tail.keep(offset, &self.buffer[self.kept..]);
-        if kept {
-            self.kept = self.buffer.len();
-        }
-        kept
-    }
-
-    /// Takes all that is in the buffer.
-    fn take(&mut self) -> Bytes {
-        self.kept = 0;
-        self.buffer.split().freeze()
+        let offset = self.size - self.buffer.len() as u64;
+        self.tail.as_mut().is_none_or(|tail| {
+            tail.written(written);
+            tail.keep(offset, &self.buffer)
+        })
     }
 }
 
@@ -98,24 +86,6 @@ impl Shared {
         lock(&self.answers).written
     }
 
-    /// Hands the buffer to the owner. The caller has the lock of the state, so that no later bytes overtake these.
-    fn send(self: &Arc<Self>, client: &Client, state: &mut State, then: Then) {
-        let data = state.take();
-        let length = data.len() as u64;
-        state.sent += length;
-        let (shared, written) = (self.clone(), (then != Then::Gather).then_some(state.size));
-        let answering = Answering::new(move |answer| shared.take_answer(length, written, answer));
-        client.send(Call::Append { handle: self.handle, then }, data, answering);
-    }
-
-    /// Hands in bytes that were held back.
-    fn release(self: &Arc<Self>, client: &Client, state: &mut State) {
-        state.held = false;
-        if !state.buffer.is_empty() {
-            self.send(client, state, Then::Flush);
-        }
-    }
-
     fn take_answer(&self, length: u64, written: Option<u64>, answer: Result<Reply, FilesError>) {
         let mut answers = lock(&self.answers);
         answers.answered += length;
@@ -131,31 +101,11 @@ impl Shared {
     }
 }
 
-/// A shared state, as the client holds it.
-struct Holds(Arc<Shared>);
-
-impl Held for Holds {
-    fn hand_in(&self, client: &Client) {
-        self.0.release(client, &mut lock(&self.0.state));
-    }
-
-    fn try_hand_in(&self, client: &Client) -> bool {
-        match self.0.state.try_lock() {
-            Ok(mut state) => self.0.release(client, &mut state),
-            Err(TryLockError::Poisoned(poisoned)) => self.0.release(client, &mut poisoned.into_inner()),
-            // One who appends may wait for answers, which this must not hold up.
-            Err(TryLockError::WouldBlock) => return false,
-        }
-        true
-    }
-}
-
 impl Writer {
     pub(crate) fn new(client: &Client, handle: u64, about: About, tail: Option<Tail>) -> Self {
         let state = State { size: about.size, tail, ..State::default() };
-        let (answers, answered) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { handle, state: Mutex::new(state), answers, answered });
-        Self { client: client.clone(), serial: about.serial, table: about.table, shared }
+        let shared = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
+        Self { client: client.clone(), handle, serial: about.serial, table: about.table, shared }
     }
 
     /// Number of the file, which no other of the drive ever has.
@@ -179,7 +129,7 @@ impl Writer {
             state.buffer.extend_from_slice(part);
             state.size += part.len() as u64;
             if state.buffer.len() >= GATHERED {
-                self.shared.send(&self.client, &mut state, Then::Gather);
+                self.send(&mut state, Then::Gather);
                 self.shared.wait(state.sent, ON_THEIR_WAY)?;
             }
         }
@@ -196,17 +146,10 @@ impl Writer {
         if state.buffer.is_empty() {
             return self.shared.sound();
         }
-        let (kept, without_tail) = (state.keep(self.shared.written()), state.tail.is_none());
-        if kept && state.buffer.len() < GATHERED {
-            // Each flush of a small commit by itself would cost both threads more than the commit.
-            if !std::mem::replace(&mut state.held, true) {
-                self.client.hold(self.shared.handle, Arc::new(Holds(self.shared.clone())));
-            }
-            return self.shared.sound();
-        }
-        self.shared.send(&self.client, &mut state, Then::Flush);
-        // If the tail has no room for it, it is safe once it is written.
-        self.shared.wait(state.sent, if kept || without_tail { ON_THEIR_WAY } else { 0 })
+        let kept = state.keep(self.shared.written());
+        self.send(&mut state, Then::Flush);
+        // Without a place in the tail it is safe once it is written.
+        self.shared.wait(state.sent, if kept { ON_THEIR_WAY } else { 0 })
     }
 
     /// Makes all that was appended durable. May be called beside appends of another thread.
@@ -217,9 +160,9 @@ impl Writer {
         let (answer, end) = {
             let mut state = lock(&self.shared.state);
             self.shared.sound()?;
-            let data = state.take();
+            let data = state.buffer.split().freeze();
             // Handed in under the lock, so that no later bytes overtake these.
-            (self.client.begin(Call::Append { handle: self.shared.handle, then: Then::Sync }, data), state.size)
+            (self.client.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
         };
         self.shared.take_answer(0, Some(end), crate::link::wait(&answer));
         self.shared.sound()
@@ -240,7 +183,7 @@ impl Writer {
         if let Some(tail) = &mut state.tail {
             tail.written(state.size);
         }
-        self.client.done(Call::Truncate { handle: self.shared.handle, size })?;
+        self.client.done(Call::Truncate { handle: self.handle, size })?;
         if self.table {
             self.client.cut(self.serial, size);
         }
@@ -251,12 +194,21 @@ impl Writer {
 
     /// Says how large the file will be: a table about as large as a zone gets zones of its own.
     pub fn expect(&self, bytes: u64) {
-        self.client.tell(Call::Expect { handle: self.shared.handle, bytes });
+        self.client.tell(Call::Expect { handle: self.handle, bytes });
     }
 
     /// Says how long the file will live: those of one lifetime share zones.
     pub fn set_lifetime(&self, lifetime: WriteLifetime) {
-        self.client.tell(Call::SetLifetime { handle: self.shared.handle, lifetime: lifetime_number(lifetime) });
+        self.client.tell(Call::SetLifetime { handle: self.handle, lifetime: lifetime_number(lifetime) });
+    }
+
+    fn send(&self, state: &mut State, then: Then) {
+        let data: Bytes = state.buffer.split().freeze();
+        let length = data.len() as u64;
+        state.sent += length;
+        let (shared, written) = (self.shared.clone(), (then != Then::Gather).then_some(state.size));
+        let answering = Answering::new(move |answer| shared.take_answer(length, written, answer));
+        self.client.send(Call::Append { handle: self.handle, then }, data, answering);
     }
 }
 
@@ -266,10 +218,9 @@ impl Drop for Writer {
         if !state.buffer.is_empty() && self.shared.sound().is_ok() {
             // The tail goes with the answer to the last flush.
             state.keep(self.shared.written());
-            self.shared.send(&self.client, &mut state, Then::Flush);
+            self.send(&mut state, Then::Flush);
         }
         drop(state);
-        self.client.let_go(self.shared.handle);
-        self.client.tell(Call::Close { handle: self.shared.handle });
+        self.client.tell(Call::Close { handle: self.handle });
     }
 }
