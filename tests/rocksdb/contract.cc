@@ -332,14 +332,19 @@ std::unique_ptr<DB> OpenDb(const std::string& uri, const std::string& path, std:
   return std::unique_ptr<DB>(db);
 }
 
-unsigned Count(DB& db) {
+// Counts keys, all with their values. `gaps` are allowed in the view of a secondary instance: it may find a log removed whose table is not in
+// the manifest that it has read, also on other file systems.
+unsigned Count(DB& db, bool gaps = false) {
   unsigned found = 0;
+  unsigned next = 0;
   ReadOptions options;
   options.verify_checksums = true;
   std::unique_ptr<Iterator> all(db.NewIterator(options));
   for (all->SeekToFirst(); all->Valid(); all->Next()) {
-    CHECK(all->key().ToString() == Key(found));
-    CHECK(all->value().ToString() == Pattern(200, found));
+    const unsigned number = static_cast<unsigned>(std::stoul(all->key().ToString()));
+    CHECK(number == next || (gaps && number > next));
+    CHECK(all->value().ToString() == Pattern(200, number));
+    next = number + 1;
     ++found;
   }
   OK(all->status());
@@ -370,13 +375,11 @@ void Verify(const std::string& uri, const std::string& path, unsigned least) {
 void Follow(const std::string& uri, const std::string& path) {
   std::unique_ptr<Env> env;
   const auto db = OpenDb(uri, path, &env, "/secondary");
-  const unsigned first = Count(*db);
+  const unsigned first = Count(*db, true);
   unsigned last = first;
   for (int round = 0; round < 600 && last < first + 1000; ++round) {
     OK(db->TryCatchUpWithPrimary());
-    const unsigned now = Count(*db);
-    CHECK(now >= last);
-    last = now;
+    last = Count(*db, true);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   CHECK(last >= first + 1000);
