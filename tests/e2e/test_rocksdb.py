@@ -13,6 +13,9 @@ import rocksdb
 from rocksdb import ROOT, TARGET, run
 from test_bad_input import ok
 
+#: Exit status of build-db-stress without a network, or for another RocksDB.
+NO_SOURCES = 3
+
 pytestmark = pytest.mark.skipif(bool(rocksdb.missing()), reason=str(rocksdb.missing()))
 
 
@@ -136,7 +139,10 @@ def test_a_full_drive_tells_the_database_so_and_loses_nothing(tmp_path, contract
 def test_rocksdbs_crash_test(tmp_path, drive, uri, preload):
     """RocksDB's black-box test: db_stress is killed every few seconds, and each time says what is missing."""
     folder = Path(os.environ.get("SHINGLE_DB_STRESS", TARGET / "rocksdb" / "db_stress"))
-    run(ROOT / "tests/rocksdb/build-db-stress", folder, seconds=900)
+    built = subprocess.run([ROOT / "tests/rocksdb/build-db-stress", folder], capture_output=True, text=True, timeout=900)
+    if built.returncode == NO_SOURCES:
+        pytest.skip(f"RocksDB's sources cannot be had here: {built.stderr.strip()}")
+    assert built.returncode == 0, built.stderr
     seconds = int(os.environ.get("SHINGLE_DB_STRESS_SECONDS", "24"))
     script = folder / "rocksdb-7.8.3/tools/db_crashtest.py"
     said = run(sys.executable, "-u", script, "blackbox", "--simple", f"--stress_cmd={folder / 'db_stress'}", f"--duration={seconds}",
