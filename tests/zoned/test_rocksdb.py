@@ -37,7 +37,7 @@ def test_a_power_cut_loses_no_synchronous_commit(tmp_path, shingle, programs, sy
             guest.start(f"{programs}\n$contract fill {uri} /db {sync}")
             said = guest.hear(lambda said, cut=cut: said.count("\n") >= 300 * (1 + cut))
             said += guest.power_cut()
-            # What a cut left of the last line says nothing.
+            # The last line may be cut.
             acknowledged = int(said.split("\n")[-2]) + 1
             found = int(guest.ok(f"{programs}\n$contract verify {uri} /db {acknowledged if sync else 0}", seconds=300))
             # Without sync the end may be missing, and nothing in the middle is: the keys that are found have no gap.

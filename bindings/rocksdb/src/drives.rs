@@ -10,13 +10,22 @@ use shingle_server::{ErrorKind, drive_path, open_drive};
 use shingle_zone_files::{FilesError, FilesErrorKind, Options};
 use shingle_zoned_linux::{OpenOptions, System};
 
-/// A drive, and the files on it as long as someone has them.
-struct Known {
-    path: PathBuf,
-    files: Weak<Files>,
-}
+/// The files of a drive, as long as someone has them. Locked while the drive is opened.
+type Slot = Arc<Mutex<Weak<Files>>>;
 
-static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+/// Drives by their paths. Locked for a moment only: a drive that hangs holds up no other one's opening.
+static KNOWN: Mutex<Vec<(PathBuf, Slot)>> = Mutex::new(Vec::new());
+
+/// The place of a drive among those that are known.
+fn slot(path: &Path) -> Slot {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known.iter().find(|(known, _)| known == path).map(|(_, slot)| slot.clone());
+    found.unwrap_or_else(|| {
+        let slot = Slot::default();
+        known.push((path.to_owned(), slot.clone()));
+        slot
+    })
+}
 
 fn invalid(text: String) -> FilesError {
     FilesError::new(FilesErrorKind::Invalid, text)
@@ -66,14 +75,12 @@ pub(crate) fn open(drive: &str, cache_bytes: u64) -> Result<Arc<Files>, FilesErr
     let path = path_of(drive)?;
     // The same drive by another path is in use, and reached through the owner here like by any other process.
     let path = std::fs::canonicalize(&path).unwrap_or(path);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.retain(|known| known.files.strong_count() > 0);
-    let found = known.iter().find(|known| known.path == path).and_then(|known| known.files.upgrade());
+    let slot = slot(&path);
+    let mut known = slot.lock().unwrap_or_else(PoisonError::into_inner);
     // One whose owner has stopped serves nobody any more.
-    if let Some(files) = found.filter(|files| files.room().is_ok()) {
+    if let Some(files) = known.upgrade().filter(|files| files.room().is_ok()) {
         return Ok(files);
     }
-    known.retain(|known| known.path != path);
     let (holder, partition) = drive_path::split(&path);
     let parameters = OpenFiles {
         holder: Path::new(&holder),
@@ -83,6 +90,6 @@ pub(crate) fn open(drive: &str, cache_bytes: u64) -> Result<Arc<Files>, FilesErr
     };
     let opened = open_files(&parameters, opener(path.clone()));
     let files = Arc::new(opened.map_err(|error| FilesError::new(error.kind, format!("{}: {error}", path.display())))?);
-    known.push(Known { path, files: Arc::downgrade(&files) });
+    *known = Arc::downgrade(&files);
     Ok(files)
 }
