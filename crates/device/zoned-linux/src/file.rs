@@ -3,6 +3,7 @@
 //!
 //! **Owns** the ring of such a file. **Knows nothing of** zones and the file's format.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_base::Blocks;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostIo};
+use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo};
 use tokio::sync::oneshot;
 
 use crate::driver::{self, Owner, Seat};
@@ -27,6 +28,14 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Unwritten bytes after which the kernel is asked to begin writing to the medium, as drives do. Without that it leaves
 /// them in memory until a flush, which then has to wait for all of them, behind a medium that was idle before.
 const DESTAGE_MIN: usize = 64 << 10;
+
+/// Smaller writes are copied into the page cache on the owner's thread: less work than the kernel's workers and two wakes, for which most file
+/// systems need a ring's buffered writes.
+const HERE_MAX: usize = DESTAGE_MIN - 1;
+
+/// Longest time of a usual sync for which the owner's thread waits itself, and does not hand it to a thread of the kernel's: that costs two wakes,
+/// which take as long. Nothing else happens on the drive meanwhile.
+const QUICK_SYNC: Duration = Duration::from_micros(500);
 
 /// Opens the emulated drive in the file, or on the ordinary block device, at `path`, as [`FileDevice::open`] does; its
 /// commands go through io_uring, or by blocking threads where the kernel has none or forbids it.
@@ -48,7 +57,7 @@ pub fn open_file(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDevic
 }
 
 fn open_once(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
-    FileDevice::open_with(path, runtime, |file| match FileRing::new(Arc::new(file.clone()), runtime) {
+    FileDevice::open_with(path, runtime, |file| match FileRing::new(Arc::new(file.clone()), Some(file.clone()), runtime) {
         Ok(ring) => Some(Box::new(ring)),
         Err(error) => {
             tracing::info!(%error, path = %path.display(), "no io_uring here: commands of this drive go by threads");
@@ -64,17 +73,26 @@ struct Work {
 }
 
 /// The ring of a file. Dropping it closes the ring.
-struct FileRing(Rc<Shared>);
+struct FileRing {
+    runtime: Runtime,
+    shared: Rc<Shared>,
+    /// For small writes.
+    file: Option<HostFile>,
+    /// Usual time of a sync; unknown ones count as slow.
+    sync_time: Cell<Duration>,
+    /// Writes that the ring has: they hold the file's lock, so a small one waits for it as they do, and not on the owner's thread.
+    writes: Cell<u32>,
+}
 
 struct Shared {
     seat: Seat<Work>,
 }
 
 impl FileRing {
-    fn new(file: Arc<dyn AsFd>, runtime: &Runtime) -> io::Result<Self> {
-        let shared = Rc::new(Shared { seat: Seat::new(file)? });
+    fn new(ring: Arc<dyn AsFd>, file: Option<HostFile>, runtime: &Runtime) -> io::Result<Self> {
+        let shared = Rc::new(Shared { seat: Seat::new(ring)? });
         runtime.spawn_detached(driver::drive(shared.clone()));
-        Ok(Self(shared))
+        Ok(Self { runtime: runtime.clone(), shared, file, sync_time: Cell::new(Duration::MAX), writes: Cell::new(0) })
     }
 
     /// Queues an operation at byte `at`; the future waits for it.
@@ -82,7 +100,7 @@ impl FileRing {
         let (answer, answered) = oneshot::channel();
         let work = Work { answer, held };
         match io {
-            Some(io) => self.0.seat.push(io, at, work),
+            Some(io) => self.shared.seat.push(io, at, work),
             None => drop(work),
         }
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into())) })
@@ -91,14 +109,20 @@ impl FileRing {
 
 impl HostIo for FileRing {
     fn read(&self, at: u64, length: Blocks, held: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
-        let buffer = self.0.seat.read_buffer(length.bytes() as usize);
+        let buffer = self.shared.seat.read_buffer(length.bytes() as usize);
         self.run(buffer.map(Io::Read), at, Some(held))
     }
 
     fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
         let length: usize = data.iter().map(Bytes::len).sum();
         Box::pin(async move {
-            self.run(Some(Io::Write(data, TRANSFER_MAX)), at, None).await?;
+            if let Some(file) = self.file.as_ref().filter(|_| length <= HERE_MAX && self.writes.get() == 0) {
+                return file.write_all_at(at, &data);
+            }
+            self.writes.set(self.writes.get() + 1);
+            let written = self.run(Some(Io::Write(data, TRANSFER_MAX)), at, None).await;
+            self.writes.set(self.writes.get() - 1);
+            written?;
             if length >= DESTAGE_MIN {
                 // Nobody waits for it, nor does a failure count: a flush finds and reports unwritten bytes.
                 drop(self.run(Some(Io::Destage(length)), at, None));
@@ -108,14 +132,25 @@ impl HostIo for FileRing {
     }
 
     fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
-        Box::pin(async move { self.run(Some(Io::Flush), 0, None).await.map(drop) })
+        Box::pin(async move {
+            let began = self.runtime.now();
+            let here = self.file.as_ref().filter(|_| self.sync_time.get() <= QUICK_SYNC && self.writes.get() == 0);
+            let synced = match here {
+                Some(file) => file.sync(),
+                None => self.run(Some(Io::Flush), 0, None).await.map(drop),
+            };
+            // The last few count: one slow sync is enough to hand the next ones over.
+            let (last, took) = (self.sync_time.get().min(QUICK_SYNC * 4), self.runtime.now().since(began));
+            self.sync_time.set((last * 3 + took) / 4);
+            synced
+        })
     }
 }
 
 impl Drop for FileRing {
     fn drop(&mut self) {
         // Nobody waits any more: commands hold the drive, and with it this, until they are done.
-        drop(self.0.seat.close());
+        drop(self.shared.seat.close());
     }
 }
 
@@ -151,12 +186,12 @@ mod tests {
     fn commands_under_way_hear_of_a_ring_that_the_kernel_refuses() {
         let (file, _other) = UnixStream::pair().unwrap();
         real::run(|runtime| async move {
-            let ring = FileRing::new(Arc::new(file), &runtime).unwrap();
+            let ring = FileRing::new(Arc::new(file), None, &runtime).unwrap();
             let first = ring.read(0, Blocks(1), Box::new(()));
             let second = async {
                 // By now the kernel has the first, for which no byte ever comes.
                 runtime.sleep(Duration::from_millis(20)).await;
-                ring.0.seat.sever();
+                ring.shared.seat.sever();
                 ring.read(0, Blocks(1), Box::new(())).await
             };
             let (first, second) = join(first, second).await;

@@ -10,6 +10,8 @@
 //!
 //! # Invariants
 //! - FS-ORDER-1: calls of one process reach the files in their order, so a read sees each append that was flushed before.
+//! - FS-ORDER-2: flushes that lie in the queue of the owner's process are in the files before the call of another process: it sees each flush
+//!   that had returned.
 //! - FS-ANSWER-1: each call is answered, or fails once the owner has ended. Appends without a sync may be lost then, and no others.
 //! - FS-CACHE-1: the cache holds verified bytes of tables; a place of a table that was read never gets other bytes.
 //! - FS-PEER-1: the socket serves the owner's user, and root.
@@ -25,6 +27,7 @@ mod frame;
 mod link;
 mod open;
 mod opener;
+mod outbox;
 mod owner;
 mod reader;
 mod remote;
@@ -37,8 +40,9 @@ mod writer;
 
 pub use files::{DirEntry, Files, Lock};
 pub use link::{Answering, Link};
-pub use open::{OpenFiles, open_files};
+pub use open::{OpenFiles, files_of_socket, open_files};
 pub use opener::{OpenError, Opener};
 pub use reader::{Pending, Reader};
+pub use service::serve_socket;
 pub use wire::{About, Call, Reply, Room, Then, error_number};
 pub use writer::Writer;

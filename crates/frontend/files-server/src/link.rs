@@ -36,6 +36,10 @@ impl Answering {
         (answering, receiver)
     }
 
+    pub(crate) fn is_nobody(&self) -> bool {
+        self.0.is_none()
+    }
+
     pub(crate) fn give(mut self, answer: Answer) {
         if let Some(then) = self.0.take() {
             then(answer);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a front end waits on the real clock, outside simulations")]
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -57,4 +58,14 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
             Err(_) => return Err(error.error),
         }
     }
+}
+
+/// Files that are served at the other end of a socket ([`serve_socket`](crate::serve_socket)).
+///
+/// # Errors
+/// `Unavailable` if nobody serves them there, or one of another version.
+pub fn files_of_socket(stream: UnixStream, cache_bytes: u64) -> Result<Files, FilesError> {
+    let remote =
+        Remote::over(stream).map_err(|error| FilesError::new(FilesErrorKind::Unavailable, error.to_string()))?;
+    Ok(Files::new(remote, cache_bytes, None))
 }

@@ -1,6 +1,7 @@
 //! The owner of a drive's files: a thread of this process.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -8,11 +9,11 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use shingle_runtime::Runtime;
 use shingle_zone_files::{FilesErrorKind, Options, ZoneFiles};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::address::Named;
 use crate::link::{Answering, Link};
 use crate::opener::{OpenError, Opener};
+use crate::outbox::{Job, Outbox, Taking};
 use crate::resume;
 use crate::service;
 use crate::session::Session;
@@ -28,32 +29,22 @@ pub(crate) struct Opening {
     pub(crate) partition: Option<String>,
 }
 
-/// A call on its way.
-struct Job {
-    call: Call,
-    data: Bytes,
-    answering: Answering,
-}
-
 /// The owner, from other threads. It closes the files and ends when this is dropped.
 pub(crate) struct Owner {
     /// Unbounded, as each caller waits for its answers: a thread for each call, a writer for a bounded number of bytes.
-    calls: Option<UnboundedSender<Job>>,
+    calls: Arc<Outbox>,
     thread: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
 }
 
 impl Link for Owner {
     fn send(&self, call: Call, data: Bytes, answering: Answering) {
-        if let Some(calls) = &self.calls {
-            // If the owner is gone the job is dropped, and says so.
-            let _ = calls.send(Job { call, data, answering });
-        }
+        self.calls.push(call, data, answering);
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.calls = None;
+        self.calls.end();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
@@ -66,11 +57,12 @@ impl Drop for Owner {
 impl Owner {
     /// Opens the files on a thread of their own.
     pub(crate) fn start(opening: Opening) -> Result<(Arc<Self>, Option<Arc<Tails>>), OpenError> {
-        let (sender, receiver) = unbounded_channel();
+        let calls = Arc::new(Outbox::default());
+        let taking = Taking(calls.clone());
         let (tell, told) = channel();
-        let thread = shingle_runtime::real::spawn_thread("shingle-files", move |rt| own(rt, opening, tell, receiver));
+        let thread = shingle_runtime::real::spawn_thread("shingle-files", move |rt| own(rt, opening, tell, taking));
         let thread = thread.map_err(|error| OpenError::other(FilesErrorKind::Unavailable, error.to_string()))?;
-        let owner = Arc::new(Self { calls: Some(sender), thread: Mutex::new(Some(thread)) });
+        let owner = Arc::new(Self { calls, thread: Mutex::new(Some(thread)) });
         let ended =
             |_| OpenError::other(FilesErrorKind::Unavailable, "the owner of the drive ended at once".to_owned());
         let tails = told.recv().map_err(ended)??;
@@ -93,12 +85,29 @@ async fn opened(rt: &Runtime, opening: &Opening) -> Result<(ZoneFiles, Option<Ar
     Ok((files, Some(Arc::new(tails))))
 }
 
-async fn own(
+/// The calls of this process, on the owner's thread.
+pub(crate) struct Local {
     rt: Runtime,
-    opening: Opening,
-    tell: Sender<Result<Option<Arc<Tails>>, OpenError>>,
-    mut calls: UnboundedReceiver<Job>,
-) {
+    calls: Arc<Outbox>,
+    session: Rc<Session>,
+}
+
+impl Local {
+    /// Begins all calls that this process has handed in. (FS-ORDER-2)
+    pub(crate) fn take_in(&self) {
+        self.begin(self.calls.take());
+    }
+
+    fn begin(&self, jobs: impl IntoIterator<Item = Job>) {
+        for mut job in jobs {
+            let data = job.take_data();
+            let answer = self.session.begin(job.call.clone(), data);
+            self.rt.spawn_detached(async move { job.answer(answer.await) });
+        }
+    }
+}
+
+async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails>>, OpenError>>, taking: Taking) {
     let (files, tails) = match opened(&rt, &opening).await {
         Ok(opened) => opened,
         Err(error) => {
@@ -106,21 +115,22 @@ async fn own(
             return;
         }
     };
+    let session = Session::new(&rt, &files, tails.clone());
+    let local = Rc::new(Local { rt: rt.clone(), calls: taking.0.clone(), session });
     let named = Named { holder: &opening.holder, partition: opening.partition.as_deref() };
-    let serving = named.address().and_then(|address| service::serve(&rt, &files, tails.clone(), &address));
+    let beside = Rc::downgrade(&local);
+    let serving = named.address().and_then(|address| service::serve(&rt, &files, tails.clone(), beside, &address));
     match serving {
         Ok(serving) => rt.spawn_detached(serving),
         Err(error) => {
             tracing::warn!(%error, "other processes cannot reach the files on this drive while it is open here");
         }
     }
-    let session = Session::new(&rt, &files, tails.clone());
     let _ = tell.send(Ok(tails.clone()));
-    while let Some(Job { call, data, answering }) = calls.recv().await {
-        let answer = session.begin(call, data);
-        rt.spawn_detached(async move { answering.give(answer.await) });
+    while let Some(jobs) = taking.0.next(&rt).await {
+        local.begin(jobs);
     }
-    drop(session);
+    drop(local);
     match files.close().await {
         Ok(()) => tails.iter().for_each(|tails| tails.end()),
         Err(error) => tracing::warn!(%error, "the files were not closed in order; the next opening reads more"),

@@ -59,7 +59,14 @@ impl Remote {
     /// # Errors
     /// There is none; `PermissionDenied` if it belongs to another user; `InvalidData` if it is of another version.
     pub(crate) fn connect(address: &SocketAddr) -> io::Result<Arc<Self>> {
-        let mut stream = UnixStream::connect_addr(address)?;
+        Self::over(UnixStream::connect_addr(address)?)
+    }
+
+    /// Uses a connection to the owner.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub(crate) fn over(mut stream: UnixStream) -> io::Result<Arc<Self>> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(&Head::Hello(VERSION).encode(0)?)?;
         match next(&mut stream)?.0 {

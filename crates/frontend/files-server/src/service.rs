@@ -4,7 +4,7 @@
 
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::net::{SocketAddr, UnixListener as Bound};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::frame::{CALL_BYTES_MAX, Head, LENGTHS, Lengths, parted};
+use crate::owner::Local;
 use crate::session::Session;
 use crate::tail::Tails;
 use crate::wire::{Answer, VERSION};
@@ -46,6 +47,7 @@ pub(crate) fn serve(
     rt: &Runtime,
     files: &ZoneFiles,
     tails: Option<Arc<Tails>>,
+    local: Weak<Local>,
     address: &SocketAddr,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
     let bound = Bound::bind_addr(address)?;
@@ -59,7 +61,7 @@ pub(crate) fn serve(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let session = Session::new(&rt, &files, tails.clone());
-                    let served = attend(rt.clone(), stream, session);
+                    let served = attend(rt.clone(), stream, session, local.clone());
                     rt.spawn_detached(async move {
                         if let Err(error) = served.await {
                             tracing::debug!(%error, "a process that used the files has gone");
@@ -73,8 +75,26 @@ pub(crate) fn serve(
     })
 }
 
+/// Serves those at the other end of a socket until they go: for an owner of files that keeps them itself.
+///
+/// # Errors
+/// The socket cannot be had.
+pub fn serve_socket(
+    rt: &Runtime,
+    files: &ZoneFiles,
+    stream: std::os::unix::net::UnixStream,
+) -> io::Result<impl Future<Output = ()> + use<>> {
+    stream.set_nonblocking(true)?;
+    let served = attend(rt.clone(), UnixStream::from_std(stream)?, Session::new(rt, files, None), Weak::new());
+    Ok(async move {
+        if let Err(error) = served.await {
+            tracing::debug!(%error, "those who used the files have gone");
+        }
+    })
+}
+
 /// Serves one process until it goes. Its files and locks go with the session. (FS-END-1)
-async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>) -> io::Result<()> {
+async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>, local: Weak<Local>) -> io::Result<()> {
     let (peer, own) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
     let (mut reading, mut writing) = stream.into_split();
     if peer != own && peer != 0 {
@@ -98,6 +118,9 @@ async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>) -> io::Re
         let (Head::Call(id, call), data) = next(&mut reading).await? else {
             return Err(Error::new(ErrorKind::InvalidData, "it sent no call"));
         };
+        if let Some(local) = local.upgrade() {
+            local.take_in();
+        }
         let (begun, replies) = (session.begin(call, data), replies.clone());
         rt.spawn_detached(async move {
             let reply = Reply { id, answer: begun.await, _place: place };

@@ -313,3 +313,21 @@ fn many_threads_append_sync_and_read_at_once() {
     let again = drive.open();
     assert_eq!(again.list("/").unwrap().len(), 8);
 }
+
+/// FS-ORDER-2: flushes wait in the owner's process, and no other process can tell.
+#[test]
+fn another_process_sees_each_flush_that_has_returned() {
+    let drive = Drive::new();
+    let owner = drive.open();
+    let other = drive.open();
+    let log = owner.create("/000001.log", FileKind::Wal, NONE).unwrap();
+    for number in 1..=2000_u64 {
+        log.append(&pattern(30, number as u8)).unwrap();
+        log.flush().unwrap();
+        if number % 7 == 0 {
+            assert_eq!(other.stat("/000001.log").unwrap().unwrap().size, number * 30);
+        }
+    }
+    let expected: Vec<u8> = (1..=2000_u64).flat_map(|number| pattern(30, number as u8)).collect();
+    assert_eq!(contents(&other, "/000001.log"), expected);
+}

@@ -22,6 +22,22 @@ impl HostFile {
     pub(crate) fn new(file: Arc<Claimed>) -> Self {
         Self(file)
     }
+
+    /// Writes the pieces one behind the other from byte `at`, on this thread: into the page cache.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn write_all_at(&self, at: u64, data: &[Bytes]) -> io::Result<()> {
+        host::write_all(&self.0, at, data)
+    }
+
+    /// Makes all writes and the length of the file durable, and waits for that on this thread.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
 }
 
 impl AsFd for HostFile {
