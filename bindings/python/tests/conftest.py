@@ -1,4 +1,4 @@
-"""The package with the library that cargo built (`cargo build -p shingle-python`); or, with `--installed`, the one that pip installed."""
+"""The package with the library that cargo built (`cargo test --workspace --no-run`, or `cargo build -p shingle-python`); or, with `--installed`, the one that pip installed."""
 
 import pathlib
 import shutil
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILT = ROOT / "target" / "debug" / "lib_native.so"
+BUILT = ROOT / "target" / "debug"
 
 
 def pytest_addoption(parser):
@@ -17,9 +17,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.option.installed:
         return
-    if not BUILT.exists():
-        raise pytest.UsageError(f"there is no {BUILT}: run `cargo build -p shingle-python` first")
+    built = [path for path in (BUILT / "lib_native.so", BUILT / "deps" / "lib_native.so") if path.exists()]
+    if not built:
+        raise pytest.UsageError(f"there is no lib_native.so in {BUILT}: run `cargo build -p shingle-python` first")
     package = ROOT / "target" / "python"
     shutil.copytree(ROOT / "bindings/python/python", package, dirs_exist_ok=True)
-    shutil.copy(BUILT, package / "shingle" / "_native.abi3.so")
+    shutil.copy(max(built, key=lambda path: path.stat().st_mtime), package / "shingle" / "_native.abi3.so")
     sys.path.insert(0, str(package))

@@ -93,13 +93,25 @@ IOStatus FileSystem::Open(const std::string& uri, std::unique_ptr<rocksdb::FileS
   const std::string drive = uri.rfind(kScheme, 0) == 0 ? uri.substr(sizeof(kScheme) - 1) : uri;
   shingle_files* opened = nullptr;
   Message message;
-  int done = shingle_files_open(drive.c_str(), cache, &opened, message.out());
+  const int done = shingle_files_open(drive.c_str(), cache, &opened, message.out());
   if (done != SHINGLE_OK) {
     return StatusOf(done, uri, message);
   }
+  return Over(uri, opened, result);
+}
+
+IOStatus FileSystem::OnSocket(int socket, std::unique_ptr<rocksdb::FileSystem>* result) {
+  shingle_files* opened = nullptr;
+  Message message;
+  const int done = shingle_files_of_socket(socket, 0, &opened, message.out());
+  return done == SHINGLE_OK ? Over("shingle://socket", opened, result) : StatusOf(done, "socket", message);
+}
+
+IOStatus FileSystem::Over(const std::string& uri, shingle_files* opened, std::unique_ptr<rocksdb::FileSystem>* result) {
   FilesPtr files(opened, shingle_files_close);
+  Message message;
   shingle_room room;
-  done = shingle_room_of(files.get(), &room, message.out());
+  const int done = shingle_room_of(files.get(), &room, message.out());
   if (done != SHINGLE_OK) {
     return StatusOf(done, uri, message);
   }

@@ -18,6 +18,9 @@ class FileSystem : public rocksdb::FileSystem {
   // Opens the drive that `uri` names: `shingle://file:PATH`, `shingle://dev:PATH`, `shingle://uuid:STORE`.
   static rocksdb::IOStatus Open(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* result);
 
+  // Files that are served at the other end of a socket. No cache of tables: the database has one.
+  static rocksdb::IOStatus OnSocket(int socket, std::unique_ptr<rocksdb::FileSystem>* result);
+
   const char* Name() const override { return "shingle"; }
   std::string GetId() const override { return uri_; }
   bool IsInstanceOf(const std::string& id) const override;
@@ -70,6 +73,7 @@ class FileSystem : public rocksdb::FileSystem {
  private:
   FileSystem(std::string uri, uint64_t store, FilesPtr files) : uri_(std::move(uri)), store_(store), files_(std::move(files)) {}
 
+  static rocksdb::IOStatus Over(const std::string& uri, shingle_files* opened, std::unique_ptr<rocksdb::FileSystem>* result);
   rocksdb::IOStatus Stat(const std::string& path, shingle_about* about) const;
 
   const std::string uri_;

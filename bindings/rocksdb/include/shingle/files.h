@@ -64,10 +64,14 @@ typedef struct {
 } shingle_room;
 
 void shingle_string_free(char *string);
+/* A copy of a text, for shingle_string_free(). */
+char *shingle_string_new(const char *text);
 
 /* Opens the files of a drive: `file:PATH`, `dev:PATH`, each also with `#PARTITION`, or `uuid:STORE`. `cache_bytes` is the memory of the cache of tables. A
  * drive that this process has open already is shared. */
 int shingle_files_open(const char *drive, uint64_t cache_bytes, shingle_files **files, char **message);
+/* Files that are served at the other end of a socket, by a process or thread of the same build. The socket is the library's from now on. */
+int shingle_files_of_socket(int socket, uint64_t cache_bytes, shingle_files **files, char **message);
 /* Lets go of the files. With the last one, and the last file, of a process that owns the drive, the drive is closed. */
 void shingle_files_close(shingle_files *files);
 

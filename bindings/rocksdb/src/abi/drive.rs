@@ -1,9 +1,11 @@
 //! Drives: opening, letting go, room.
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use shingle_files_server::Files;
+use shingle_files_server::{Files, files_of_socket};
 
 use super::status::{borrowed, give, present, take_back, text, told};
 use crate::drives;
@@ -29,6 +31,24 @@ unsafe extern "C" fn shingle_files_open(
 ) -> c_int {
     // SAFETY: as the caller says.
     unsafe { told(message, || give(files, drives::open(text(drive)?, cache_bytes)?)) }
+}
+
+/// # Safety
+/// `socket` is an open socket that nobody else uses or closes; `files` may be written to, and `message` may be null.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shingle_files_of_socket(
+    socket: c_int,
+    cache_bytes: u64,
+    files: *mut *mut Arc<Files>,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        told(message, || {
+            let stream = UnixStream::from_raw_fd(socket);
+            give(files, Arc::new(files_of_socket(stream, cache_bytes)?))
+        })
+    }
 }
 
 /// # Safety

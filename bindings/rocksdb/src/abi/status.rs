@@ -78,11 +78,22 @@ pub(super) unsafe fn take_back<T>(given: *mut T) {
 }
 
 /// # Safety
-/// `string` is null, or a text of a failed call.
+/// `text` ends in a zero byte.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shingle_string_new(text: *const c_char) -> *mut c_char {
+    if text.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: it is not null, and the caller says that it ends in a zero byte.
+    unsafe { CStr::from_ptr(text) }.to_owned().into_raw()
+}
+
+/// # Safety
+/// `string` is null, a copy of a text, or a text of a failed call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shingle_string_free(string: *mut c_char) {
     if !string.is_null() {
-        // SAFETY: it came from `CString::into_raw` in `told`.
+        // SAFETY: it came from `CString::into_raw` above.
         drop(unsafe { CString::from_raw(string) });
     }
 }

@@ -10,7 +10,7 @@ use shingle_zoned::{Geometry, Share};
 
 use crate::error::{BlueError, BlueResult};
 use crate::format::superblock::Superblock;
-use crate::options::FormatOptions;
+use crate::options::{FormatOptions, Metadata};
 
 /// The fewest zones of metadata that files on zones take.
 const META_MIN: u32 = 20;
@@ -47,6 +47,7 @@ pub(crate) struct Layout {
     pub(crate) lanes: u32,
     /// A write of fewer bytes is deferred.
     pub(crate) small: u32,
+    pub(crate) metadata: Metadata,
 }
 
 impl Layout {
@@ -65,6 +66,7 @@ impl Layout {
             meta_zones: options.meta_zones.unwrap_or_else(|| META_MIN.max(sequential / 50)),
             meta_open,
             small: options.small_bytes.unwrap_or(SMALL[usize::from(ssd)]),
+            metadata: options.metadata,
         };
         Ok((Self::of(geometry, &block)?, block))
     }
@@ -114,6 +116,7 @@ impl Layout {
             // One is left to copies, and one to a zone that a lane has left and the drive has open still.
             lanes: data_open.map_or(LANES_MAX, |open| (open - 2).min(LANES_MAX)),
             small: block.small,
+            metadata: block.metadata,
         })
     }
 }

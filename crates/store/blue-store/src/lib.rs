@@ -51,7 +51,7 @@ pub use format::ENGINE;
 pub use hints::{Access, Compression, Hints, Lifetime};
 pub use ids::{BITS_MAX, CollectionId, CollectionInfo, HEAD, NAME_MAX, NAMESPACE_MAX, ObjectId};
 pub use open::{OPERATORS, OpenReport, ShortZone};
-pub use options::{FormatOptions, Options, Placement, Victims};
+pub use options::{FormatOptions, Metadata, Options, Placement, Victims};
 pub use stats::{BlueStats, Counters};
 pub use store::{ObjectInfo, Store};
 pub use transaction::{ATTRIBUTE_MAX, KEY_MAX, OBJECT_MAX, TRANSACTION_MAX, Transaction};

@@ -25,7 +25,7 @@ use crate::format::{ENGINE, VERSION, key, values};
 use crate::ids::CollectionInfo;
 use crate::kv::{KeyValue, MergeOperator, Order};
 use crate::layout::Layout;
-use crate::options::{FormatOptions, Options};
+use crate::options::{FormatOptions, Metadata, Options};
 use crate::sequence::Collection;
 use crate::state::{COPIES, Own, State};
 use crate::two_queue::TwoQueue;
@@ -35,7 +35,7 @@ pub const OPERATORS: &[MergeOperator] = &[MergeOperator { prefix: b"Z", merge: z
 
 const NAME: EngineName = EngineName {
     engine: ENGINE,
-    versions: VERSION..=VERSION,
+    versions: 1..=VERSION,
     store: "store",
     none: "the drive holds no store: format it first",
     other: "the drive holds a store of another engine, not one of objects on zones",
@@ -142,6 +142,11 @@ pub(crate) async fn open(
     read_only: bool,
 ) -> BlueResult<(Rc<Engine>, OpenReport)> {
     let (store, layout) = identity(&dev).await?;
+    let opener = match layout.metadata {
+        Metadata::Log => Some(&options.log),
+        Metadata::RocksDb => options.rocksdb.as_ref(),
+    };
+    let opener = opener.ok_or_else(|| BlueError::invalid("the store keeps its metadata in RocksDB, which is not here"))?;
     let meta = view(&dev, &layout.meta_zones, layout.meta_share).await?;
     let files_options = shingle_zone_files::Options::default();
     let (files, _) = match read_only {
@@ -149,7 +154,7 @@ pub(crate) async fn open(
         false => ZoneFiles::open(rt, meta, files_options).await?,
     };
     // A drive has one owner: an opening that fails leaves nobody behind.
-    let kv = match options.metadata.open(rt, files.clone(), OPERATORS, read_only).await {
+    let kv = match opener.open(rt, files.clone(), OPERATORS, read_only).await {
         Ok(kv) => kv,
         Err(error) => {
             let _ = files.close().await;

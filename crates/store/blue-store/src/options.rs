@@ -7,6 +7,17 @@ use shingle_base::StoreId;
 
 use crate::kv::{LogKvOptions, OpenKeyValue};
 
+/// The place of the metadata, fixed by the format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Metadata {
+    /// A log, and all keys in memory: for drives with few objects.
+    #[default]
+    Log = 0,
+    /// RocksDB on the drive's files.
+    RocksDb = 1,
+}
+
 /// Parameters of a format. All are fixed then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FormatOptions {
@@ -14,6 +25,8 @@ pub struct FormatOptions {
     pub meta_zones: Option<u32>,
     /// A write of fewer bytes is deferred; `None` = 64 KiB on a disk, and 16 KiB on an SSD. (Section 4.4.2.)
     pub small_bytes: Option<u32>,
+    /// The place of the metadata.
+    pub metadata: Metadata,
     /// Formats also a drive that holds a store, or data.
     pub force: bool,
     /// Identity of the store; `None` = a random one.
@@ -55,8 +68,10 @@ pub struct Options {
     pub deferred_bytes: u64,
     /// Bytes of transactions under way before the next ones wait.
     pub waiting_bytes: u64,
-    /// The store of metadata.
-    pub metadata: Rc<dyn OpenKeyValue>,
+    /// The store of metadata that are in a log.
+    pub log: Rc<dyn OpenKeyValue>,
+    /// The store of metadata that are in RocksDB; `None` = such drives are refused.
+    pub rocksdb: Option<Rc<dyn OpenKeyValue>>,
 }
 
 impl fmt::Debug for Options {
@@ -75,7 +90,8 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             deferred_bytes: 8 << 20,
             waiting_bytes: 64 << 20,
-            metadata: Rc::new(LogKvOptions::default()),
+            log: Rc::new(LogKvOptions::default()),
+            rocksdb: None,
         }
     }
 }

@@ -95,7 +95,7 @@ impl KeyValue for Watching {
 /// The drive of a store with objects of all kinds, and the bytes of its metadata.
 pub(crate) fn store() -> (MemoryDevice, Vec<Vec<u8>>) {
     let seen = Rc::new(RefCell::new(Seen::default()));
-    let options = Options { metadata: Rc::new(Watched(seen.clone())), ..Options::default() };
+    let options = Options { log: Rc::new(Watched(seen.clone())), ..Options::default() };
     let image = Sim::new(6).run(|rt| async move {
         let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(128), 60, 0, 16)));
         let format = FormatOptions { small_bytes: Some(8 << 10), ..FormatOptions::default() };

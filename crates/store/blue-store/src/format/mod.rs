@@ -15,7 +15,7 @@ pub(crate) mod zone;
 pub const ENGINE: u32 = 0x4555_4C42; // "BLUE"
 
 /// The version of everything in this module.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The first byte of values that may change their form later.
 pub(crate) const VALUE_VERSION: u8 = 1;

@@ -41,7 +41,7 @@ pub(crate) fn options() -> Options {
         cache_bytes: 300_000,
         deferred_bytes: 40_000,
         waiting_bytes: 400_000,
-        metadata: Rc::new(LogKvOptions { log_bytes: 60_000 }),
+        log: Rc::new(LogKvOptions { log_bytes: 60_000 }),
         ..Options::default()
     }
 }

@@ -1,0 +1,180 @@
+//! The store of metadata.
+
+#![expect(clippy::disallowed_methods, reason = "a database of its own threads: never in simulations")]
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shingle_blue_store::kv::{
+    Batch, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, MergeOperator, OpenKeyValue, Order,
+};
+use shingle_files_server::serve_socket;
+use shingle_runtime::{Runtime, Task, TaskLost};
+use shingle_zone_files::ZoneFiles;
+
+use crate::library::{Library, OpenKeys, Parameters};
+use crate::writer::Writer;
+
+/// Directory of the database.
+const PATH: &std::ffi::CStr = c"/rocksdb";
+/// Most and least bytes of a table, and of the buffer in memory.
+const TABLE_MAX: u64 = 32 << 20;
+const TABLE_MIN: u64 = 1 << 20;
+/// Tables that fit on the metadata's zones, where those are few.
+const TABLES_MIN: u64 = 64;
+/// Tables of room that compactions and the logs need at once: eight tables of input and as much of output, and three buffers with theirs.
+const WORKING_TABLES: u64 = 22;
+
+/// Metadata in RocksDB: keys on the drive, and memory for those in use. The library is loaded when the first of them is opened.
+#[derive(Clone, Debug)]
+pub struct RocksKeys {
+    /// Memory for blocks of tables, in bytes.
+    pub cache_bytes: u64,
+    /// The library; `None` = the one beside the program, in `/usr/local/lib` or `/usr/lib`, or the one that `SHINGLE_ROCKSDB_LIBRARY` names.
+    pub library: Option<PathBuf>,
+}
+
+impl OpenKeyValue for RocksKeys {
+    fn open(
+        &self,
+        rt: &Runtime,
+        files: ZoneFiles,
+        operators: &'static [MergeOperator],
+        read_only: bool,
+    ) -> KvFuture<'static, Rc<dyn KeyValue>> {
+        let (rt, library) = (rt.clone(), self.library.clone());
+        let table_bytes = table_bytes(&files);
+        let given =
+            Parameters { read_only, cache_bytes: self.cache_bytes, buffer_bytes: table_bytes, table_bytes, operators };
+        Box::pin(async move { Ok(Rc::new(RocksKv::open(rt, library, files, given).await?) as Rc<dyn KeyValue>) })
+    }
+}
+
+fn table_bytes(files: &ZoneFiles) -> u64 {
+    (files.stats().capacity_bytes / TABLES_MIN).clamp(TABLE_MIN, TABLE_MAX)
+}
+
+fn failed(error: impl std::fmt::Display) -> KvError {
+    KvError::new(KvErrorKind::Unavailable, format!("the store of metadata: {error}"))
+}
+
+/// All that runs as long as the database is open.
+struct Running {
+    keys: Arc<OpenKeys>,
+    writer: Writer,
+    /// Serves the files; it ends when the library lets go of them.
+    serving: Task<()>,
+}
+
+struct RocksKv {
+    rt: Runtime,
+    files: ZoneFiles,
+    table_bytes: u64,
+    read_only: bool,
+    /// `None` once closed.
+    running: RefCell<Option<Running>>,
+}
+
+impl RocksKv {
+    async fn open(rt: Runtime, library: Option<PathBuf>, files: ZoneFiles, given: Parameters) -> KvResult<Self> {
+        let (own, theirs) = UnixStream::pair().map_err(failed)?;
+        let serving = rt.spawn(serve_socket(&rt, &files, own).map_err(failed)?);
+        let opened = rt.blocking(move || {
+            let library = Library::load(library.as_deref()).map_err(failed)?;
+            OpenKeys::open(&library, theirs, PATH, given)
+        });
+        let opened = opened.await;
+        let keys = match opened.unwrap_or_else(|lost| Err(failed(lost))) {
+            Ok(keys) => Arc::new(keys),
+            Err(error) => {
+                let _ = serving.await;
+                return Err(error);
+            }
+        };
+        let writer = match Writer::start(keys.clone()) {
+            Ok(writer) => writer,
+            Err(error) => {
+                // Not on this thread (RKK-END-1).
+                let _ = rt.blocking(move || drop(keys)).await;
+                let _ = serving.await;
+                return Err(failed(error));
+            }
+        };
+        let running = RefCell::new(Some(Running { keys, writer, serving }));
+        Ok(Self { rt, files, table_bytes: given.table_bytes, read_only: given.read_only, running })
+    }
+
+    /// Runs a call of the database on another thread. (RKK-END-1)
+    async fn on_keys<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&OpenKeys) -> KvResult<T> + Send + 'static,
+    ) -> KvResult<T> {
+        let keys = match &*self.running.borrow() {
+            Some(running) => running.writer.failure().map_or_else(|| Ok(running.keys.clone()), Err),
+            None => Err(failed("it was closed")),
+        }?;
+        let done = self.rt.blocking(move || call(&keys)).await;
+        done.unwrap_or_else(|lost: TaskLost| Err(failed(lost)))
+    }
+}
+
+impl KeyValue for RocksKv {
+    fn get(&self, key: &[u8]) -> KvFuture<'_, Option<Bytes>> {
+        let key = Bytes::copy_from_slice(key);
+        Box::pin(self.on_keys(move |keys| keys.get(&key)))
+    }
+
+    fn scan(&self, range: Range<Bytes>, order: Order, limit: usize) -> KvFuture<'_, Vec<(Bytes, Bytes)>> {
+        if range.start >= range.end || limit == 0 {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        Box::pin(self.on_keys(move |keys| keys.scan(&range.start, &range.end, order, limit)))
+    }
+
+    fn write(&self, batch: Batch) -> KvFuture<'static, ()> {
+        let written = match &*self.running.borrow() {
+            _ if self.read_only => Err(failed("it was opened for reading alone")),
+            Some(running) => Ok(running.writer.write(&batch)),
+            None => Err(failed("it was closed")),
+        };
+        Box::pin(async move { written?.await })
+    }
+
+    fn room(&self) -> u64 {
+        // A key is written to the log, then to a table; deletions need room, too, before they give any back.
+        self.files.stats().free_bytes.saturating_sub(WORKING_TABLES * self.table_bytes) / 2
+    }
+
+    fn close(&self) -> KvFuture<'_, ()> {
+        let running = self.running.borrow_mut().take();
+        Box::pin(async move {
+            let Some(Running { keys, mut writer, serving }) = running else { return Ok(()) };
+            let failure = writer.failure();
+            let ended = self.rt.blocking(move || {
+                if let Some(thread) = writer.end() {
+                    let _ = thread.join();
+                }
+                drop(keys);
+            });
+            ended.await.map_err(failed)?;
+            // The files' handles are let go.
+            serving.await.map_err(failed)?;
+            failure.map_or(Ok(()), Err)
+        })
+    }
+}
+
+impl Drop for RocksKv {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        // Not on this thread, which serves the files (RKK-END-1).
+        let Running { keys, writer, .. } = running;
+        drop(writer);
+        let _ = std::thread::Builder::new().spawn(move || drop(keys));
+    }
+}
