@@ -22,6 +22,7 @@
 //! - ZD-FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped unwritten pages, and
 //!   would not say so again. (`after_a_failed_flush_the_drive_is_gone`)
 
+mod ahead;
 mod create;
 mod error;
 mod format;
@@ -42,6 +43,7 @@ use shingle_runtime::{Runtime, Task};
 
 use crate::device::{DeviceFuture, ZonedDevice};
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
+use crate::file::ahead::Ahead;
 use crate::file::io::Threads;
 use crate::file::shared::{Shared, State};
 use crate::file::turn::Turn;
@@ -126,6 +128,7 @@ impl FileDevice {
             data_at: header.data_at,
             flush: Cell::new(1),
             state: RefCell::new(State { length, durable_length: length, machine, slots, lanes: Lanes::default() }),
+            ahead: Ahead::default(),
             writes: Cell::new(0),
             gone: Cell::new(false),
         };

@@ -11,6 +11,7 @@ use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::{Runtime, Task};
 
 use crate::error::{DeviceError, DeviceErrorKind, DeviceResult};
+use crate::file::ahead::Ahead;
 use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
 use crate::file::host::{self, Claimed};
 use crate::file::io::HostIo;
@@ -30,6 +31,7 @@ pub(super) struct Shared {
     pub(super) state: RefCell<State>,
     /// The number of the flush that begins next; opening the drive was number 0.
     pub(super) flush: Cell<u64>,
+    pub(super) ahead: Ahead,
     /// Writes of zones' bytes that are under way.
     pub(super) writes: Cell<u32>,
     /// Set when the table or a flush failed: the file's contents can no longer be trusted.

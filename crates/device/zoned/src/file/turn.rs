@@ -101,11 +101,33 @@ impl Turn {
             }
         }
         let offset = self.shared.offset(slot, at);
+        if let Some(zeros) = self.zeros_behind(at, &data) {
+            let with_zeros = data.iter().cloned().chain([zeros]).collect();
+            match self.write_at(offset, with_zeros).await {
+                // The zeros alone may be too many.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                done => return done,
+            }
+        }
+        self.write_at(offset, data).await
+    }
+
+    async fn write_at(&self, offset: u64, data: Vec<Bytes>) -> io::Result<()> {
         let writes = &self.shared.writes;
         writes.set(writes.get() + 1);
         let done = self.shared.io.write(offset, data).await;
         writes.set(writes.get() - 1);
         done
+    }
+
+    /// Zeros that make the syncs of later writes cheap. A block device has all its blocks.
+    fn zeros_behind(&self, at: Lba, data: &[Bytes]) -> Option<Bytes> {
+        let Shared { geometry, file, ahead, .. } = &*self.shared;
+        if file.is_node() || geometry.is_conventional(self.zone) {
+            return None;
+        }
+        let length = data.iter().map(|piece| piece.len() as u64).sum();
+        ahead.of_write(self.zone, (at - self.start()).bytes(), length, geometry.zone_capacity.bytes())
     }
 
     /// The zone's slot, a new one if it has none; `None` if only a flush makes one free. The file then grows, by as much again so that few writes wait for its
@@ -186,6 +208,7 @@ impl Turn {
     pub(super) async fn reset(&self) -> DeviceResult<()> {
         let shared = &self.shared;
         let empty = Settled { state: ZoneState::Empty, written: 0 };
+        shared.ahead.forget(self.zone);
         self.settle(empty)?;
         let Some(slot) = shared.state.borrow().slots.get(self.zone) else { return Ok(()) };
         let (file, at, length) = (shared.file.clone(), shared.slot_at(slot), shared.geometry.zone_size.bytes());
