@@ -18,4 +18,4 @@ mod store;
 mod writer;
 
 pub use library::LoadError;
-pub use store::RocksKeys;
+pub use store::{RocksKeys, with_rocksdb};

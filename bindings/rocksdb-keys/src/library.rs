@@ -24,8 +24,7 @@ const VERSION: u32 = 1;
 /// `shingle_bytes`.
 type Sink = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 /// `shingle_merge`.
-type Merge =
-    unsafe extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize, *const u8, usize, Sink, *mut c_void);
+type Merge = unsafe extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize, *const u8, usize, Sink, *mut c_void);
 
 /// `shingle_keys_options`.
 #[repr(C)]
@@ -268,9 +267,8 @@ impl OpenKeys {
         let mut absent = false;
         let result = self.library.run(|message| {
             // SAFETY: the database is open; the key has these bytes, and `collect` takes the vector, which outlives the call.
-            let done = unsafe {
-                (self.library.functions.get)(self.keys, key.as_ptr(), key.len(), collect, into, message)
-            };
+            let done =
+                unsafe { (self.library.functions.get)(self.keys, key.as_ptr(), key.len(), collect, into, message) };
             absent = done == c_int::from(error_number(FilesErrorKind::NotFound));
             done
         });

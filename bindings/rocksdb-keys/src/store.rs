@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shingle_blue_store::Options;
 use shingle_blue_store::kv::{
     Batch, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, MergeOperator, OpenKeyValue, Order,
 };
@@ -17,7 +18,7 @@ use shingle_files_server::serve_socket;
 use shingle_runtime::{Runtime, Task, TaskLost};
 use shingle_zone_files::ZoneFiles;
 
-use crate::library::{Library, OpenKeys, Parameters};
+use crate::library::{Library, LoadError, OpenKeys, Parameters};
 use crate::writer::Writer;
 
 /// Directory of the database.
@@ -37,6 +38,22 @@ pub struct RocksKeys {
     pub cache_bytes: u64,
     /// The library; `None` = the one beside the program, in `/usr/local/lib` or `/usr/lib`, or the one that `SHINGLE_ROCKSDB_LIBRARY` names.
     pub library: Option<PathBuf>,
+}
+
+impl RocksKeys {
+    /// Fails where the library cannot be used.
+    ///
+    /// # Errors
+    /// It is not there, lacks RocksDB, or is of another version.
+    pub fn check(&self) -> Result<(), LoadError> {
+        Library::load(self.library.as_deref()).map(drop)
+    }
+}
+
+/// Options that also open stores whose metadata are in RocksDB: a quarter of the cache is for its tables.
+pub fn with_rocksdb(options: Options) -> Options {
+    let keys = RocksKeys { cache_bytes: options.cache_bytes / 4, library: None };
+    Options { rocksdb: Some(Rc::new(keys)), ..options }
 }
 
 impl OpenKeyValue for RocksKeys {

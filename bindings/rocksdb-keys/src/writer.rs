@@ -1,6 +1,10 @@
 //! The thread that writes batches, in the order of their calls. (RKK-ORDER-1)
 
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a database of its own threads: never in simulations")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a database of its own threads: never in simulations"
+)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -91,7 +91,9 @@ impl Drive {
     async fn open(&self, rt: &Runtime) -> Rc<dyn ZonedDevice> {
         for _ in 0..1000 {
             match FileDevice::open(&self.0, rt) {
-                Err(error) if matches!(error.kind, FileDeviceErrorKind::InUse) => rt.sleep(Duration::from_millis(10)).await,
+                Err(error) if matches!(error.kind, FileDeviceErrorKind::InUse) => {
+                    rt.sleep(Duration::from_millis(10)).await
+                }
                 opened => return Rc::new(opened.unwrap()),
             }
         }

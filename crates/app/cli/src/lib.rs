@@ -10,6 +10,7 @@ mod output;
 
 mod array;
 mod bench;
+mod blue;
 mod chunk;
 mod confirm;
 mod device;
@@ -22,6 +23,7 @@ mod generate;
 mod identity;
 mod kernel;
 mod lab;
+mod named;
 mod object;
 mod scratch;
 mod serve;
@@ -71,6 +73,9 @@ enum Command {
     /// Keep the files of databases on zoned drives.
     #[command(subcommand, long_about = files::ABOUT)]
     Files(files::Files),
+    /// Keep objects on one zoned drive, with transactions below.
+    #[command(subcommand, long_about = blue::ABOUT)]
+    Blue(blue::Blue),
     /// Run the papers' experiments on modelled drives.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -99,6 +104,7 @@ pub fn shingle() -> ExitCode {
         Command::Object(command) => command.run(),
         Command::Volume(command) => command.run(),
         Command::Files(command) => command.run(),
+        Command::Blue(command) => command.run(),
         Command::Lab(_) | Command::Skylight(_) => lab::program::hand_over(),
         Command::Bench(command) => command.run(),
         Command::Generate(command) => command.run(Cli::command()),

@@ -91,7 +91,11 @@ fn tell_engine(engine: &Value) {
         "serving" => "DEGRADED".to_owned(),
         other => format!("{}: {}", other.to_uppercase(), text(engine, "reason")),
     };
-    let kind = if text(engine, "kind") == "array" { "array" } else { "object store on drives outside arrays" };
+    let kind = match text(engine, "kind") {
+        "array" => "array",
+        "blue" => "blue store",
+        _ => "object store on the [[drive]]s",
+    };
     say!("");
     say!("{} ({kind}): {state}", text(engine, "name"));
     for problem in problems {

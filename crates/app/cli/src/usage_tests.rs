@@ -14,7 +14,7 @@ const VALUES: &[(&str, &str)] = &[
     ("FILE", "a file"),
     ("DIR", "a directory"),
     ("CHUNK", "a chunk's identity"),
-    ("BUCKET/KEY", "an object of a server"),
+    ("BUCKET/KEY", "an object of a server or drive; where a bucket can stand for it, alone or with a slash"),
     ("NAME", "an object of an array, an export, or an experiment or benchmark"),
     ("PARTITION", "a partition of a drive: DRIVE#NAME"),
     ("NAME=SIZE", "a partition to be made"),

@@ -21,7 +21,7 @@ use shingle_zoned::parse_file_device;
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 44] = [
+pub const ALL: [Parser; 46] = [
     ("record_header", record_header),
     ("zone_head", zone_head),
     ("slices", slices),
@@ -54,6 +54,8 @@ pub const ALL: [Parser; 44] = [
     ("blue_zone_merge", blue_parse::zone_merge),
     ("blue_packed", blue_parse::packed),
     ("blue_log_record", blue_parse::record),
+    ("blue_objects_value", shingle_blue_objects::parse::value),
+    ("blue_objects_key", shingle_blue_objects::parse::key),
     ("file_device", file_device),
     ("array_superblock", array_parse::superblock),
     ("array_superblock_chain", array_parse::superblock_chain),

@@ -28,12 +28,14 @@ mod signals;
 mod volumes;
 
 pub use asking::{ArrayStanding, Running, Served};
-pub use config::{ArrayConfig, Config, DriveConfig, LimitsConfig, NbdConfig, Shape, VolumeConfig, read_toml};
+pub use config::{
+    ArrayConfig, BlueConfig, Config, DriveConfig, LimitsConfig, NbdConfig, Packing, Shape, VolumeConfig, read_toml,
+};
 pub use disks::{AttachDrive, attach_drive};
 pub use engines::device::{Look, look_at_drive, open_drive};
 pub use error::{Error, ErrorKind};
 pub use offline::loss::{GivenUp, Unread};
-pub use offline::opened::{Checked, Counted, Offline, Progress};
+pub use offline::opened::{BlueCounted, Checked, Counted, Offline, Progress};
 pub use offline::precheck::{Findings, look as precheck};
 pub use offline::store::{Access, OfflineStore};
 pub use reports::health::utc;

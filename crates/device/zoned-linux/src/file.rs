@@ -57,11 +57,13 @@ pub fn open_file(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDevic
 }
 
 fn open_once(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
-    FileDevice::open_with(path, runtime, |file| match FileRing::new(Arc::new(file.clone()), Some(file.clone()), runtime) {
-        Ok(ring) => Some(Box::new(ring)),
-        Err(error) => {
-            tracing::info!(%error, path = %path.display(), "no io_uring here: commands of this drive go by threads");
-            None
+    FileDevice::open_with(path, runtime, |file| {
+        match FileRing::new(Arc::new(file.clone()), Some(file.clone()), runtime) {
+            Ok(ring) => Some(Box::new(ring)),
+            Err(error) => {
+                tracing::info!(%error, path = %path.display(), "no io_uring here: commands of this drive go by threads");
+                None
+            }
         }
     })
 }

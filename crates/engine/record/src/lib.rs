@@ -8,6 +8,7 @@ mod frame;
 mod header;
 mod identity;
 mod meta_log;
+pub mod number;
 mod pair;
 mod reading;
 mod scan;

@@ -25,6 +25,8 @@ use crate::txn::Shards;
 pub struct Damage {
     /// The object or the part of the metadata.
     pub place: String,
+    /// The object, if it is one.
+    pub object: Option<ObjectId>,
     /// The fault.
     pub text: String,
 }
@@ -67,7 +69,16 @@ struct Seen {
 
 impl Seen {
     fn add(&mut self, place: impl Into<String>, text: impl Into<String>) {
-        self.damage.push(Damage { place: place.into(), text: text.into() });
+        self.damage.push(Damage { place: place.into(), object: None, text: text.into() });
+    }
+
+    fn add_of(&mut self, id: &ObjectId, text: impl Into<String>) {
+        self.damage.push(Damage { place: format!("object {id}"), object: Some(id.clone()), text: text.into() });
+    }
+
+    fn add_holder(&mut self, holder: &Holder, text: String) {
+        let object = if let Holder::Object(id, _) = holder { Some(id.clone()) } else { None };
+        self.damage.push(Damage { place: shown(holder), object, text });
     }
 
     fn places(&mut self, holder: &Holder, blob: &Blob) {
@@ -76,19 +87,22 @@ impl Seen {
             self.held.insert((place.zone, holder.clone()));
         }
     }
-
-    /// Every block that is needed has a place, unless it is in memory.
-    fn covered(&mut self, who: &str, blob: &Blob, needed: &Ranges) {
-        let deferred = blob.state.borrow().deferred.is_some();
-        if !deferred && !needed.iter().all(|range| blob.places(&range).is_some()) {
-            self.add(who, "blocks that are needed have no place in a zone");
-        }
-    }
 }
+
+/// Every block that is needed has a place, unless it is in memory.
+fn is_covered(blob: &Blob, needed: &Ranges) -> bool {
+    blob.state.borrow().deferred.is_some() || needed.iter().all(|range| blob.places(&range).is_some())
+}
+
+const UNCOVERED: &str = "blocks that are needed have no place in a zone";
 
 impl Engine {
     /// Holds the metadata against each other and the drive; with `deep`, reads all data.
-    pub(crate) async fn check(self: &Rc<Self>, deep: bool) -> BlueResult<Vec<Damage>> {
+    pub(crate) async fn check(
+        self: &Rc<Self>,
+        deep: bool,
+        mut progress: impl FnMut(u64, u64),
+    ) -> BlueResult<Vec<Damage>> {
         let mut seen = Seen::default();
         let ids = {
             let _turn = self.locks.exclusive(b"collections".to_vec()).await;
@@ -97,14 +111,18 @@ impl Engine {
             let _held = if self.read_only { Vec::new() } else { self.hold(&collections).await? };
             self.check_metadata(&mut seen).await?
         };
-        for id in ids.iter().filter(|_| deep) {
-            self.check_data(&mut seen, id).await;
+        if deep {
+            let (mut done, all) = (0, ids.iter().map(|(_, size)| size).sum());
+            for (id, size) in &ids {
+                self.check_data(&mut seen, id, |bytes| progress(done + bytes.min(*size), all)).await;
+                done += size;
+            }
         }
         Ok(seen.damage)
     }
 
-    /// Returns the objects.
-    async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<Vec<ObjectId>> {
+    /// Returns the objects and their sizes.
+    async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<Vec<(ObjectId, u64)>> {
         let (from, to) = key::all_of(space::OBJECT);
         let (mut numbers, mut ids) = (BTreeSet::new(), Vec::new());
         for (key, value) in self.scan_all(from, to).await? {
@@ -115,13 +133,13 @@ impl Engine {
             if let Some((head, _)) = object::decode(&value)
                 && !numbers.insert(head.number)
             {
-                seen.add(format!("object {id}"), "another object has its number");
+                seen.add_of(&id, "another object has its number");
             }
             if self.state.borrow().collection_of(id.pool, id.hash).is_none() {
-                seen.add(format!("object {id}"), "no collection has it");
+                seen.add_of(&id, "no collection has it");
             }
-            self.check_object(seen, &id).await;
-            ids.push(id);
+            let size = self.check_object(seen, &id).await;
+            ids.push((id, size));
         }
         self.check_strays(seen, &numbers).await?;
         self.check_shared(seen).await?;
@@ -131,7 +149,7 @@ impl Engine {
     }
 
     /// Reads all data of an object, which may have gone meanwhile.
-    async fn check_data(&self, seen: &mut Seen, id: &ObjectId) {
+    async fn check_data(&self, seen: &mut Seen, id: &ObjectId, mut progress: impl FnMut(u64)) {
         const STEP: u64 = 4 << 20;
         let mut from = 0;
         loop {
@@ -139,31 +157,37 @@ impl Engine {
                 Ok(bytes) if bytes.is_empty() => return,
                 Err(error) if error.kind == BlueErrorKind::NotFound => return,
                 Ok(_) => {}
-                Err(error) => seen.add(format!("object {id}"), error.to_string()),
+                Err(error) => seen.add_of(id, error.to_string()),
             }
             from += STEP;
+            progress(from);
             if from > crate::transaction::OBJECT_MAX {
                 return;
             }
         }
     }
 
-    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) {
-        let who = format!("object {id}");
+    /// Returns its size.
+    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) -> u64 {
         let object = match self.object(id, Shards::All).await {
             Ok(object) => object,
-            Err(error) => return seen.add(who, error.to_string()),
+            Err(error) => {
+                seen.add_of(id, error.to_string());
+                return 0;
+            }
         };
         let shards: Vec<_> =
             object.state.borrow().shards.iter().map(|(shard, slot)| (*shard, slot.extents.clone())).collect();
         let size = object.state.borrow().head.as_ref().map_or(0, |head| head.size);
         for (shard, extents) in shards {
             if extents.iter().any(|extent| extent.end() > size) {
-                seen.add(&who, "it has bytes behind its end");
+                seen.add_of(id, "it has bytes behind its end");
             }
             for (blob, needed) in needed_by_blob(&extents) {
                 let (shared, deferred) = (blob.state.borrow().shared, blob.state.borrow().deferred);
-                seen.covered(&who, &blob, &needed);
+                if !is_covered(&blob, &needed) {
+                    seen.add_of(id, UNCOVERED);
+                }
                 seen.deferred.extend(deferred);
                 match shared {
                     Some(number) => seen.needed.entry(number).or_insert_with(|| (blob, Vec::new())).1.push(needed),
@@ -171,6 +195,7 @@ impl Engine {
                 }
             }
         }
+        u64::from(size)
     }
 
     /// Shards and omaps belong to objects.
@@ -207,7 +232,9 @@ impl Engine {
                 seen.add(&who, "its counts of references are not those of its holders");
             }
             let used = counts.used();
-            seen.covered(&who, &blob, &used);
+            if !is_covered(&blob, &used) {
+                seen.add(&who, UNCOVERED);
+            }
             seen.places(&Holder::Shared(number), &blob);
         }
         for number in std::mem::take(&mut seen.needed).into_keys() {
@@ -237,13 +264,11 @@ impl Engine {
         let known: BTreeSet<(u32, Holder)> = keys.iter().filter_map(|(key, _)| key::parse_live(key)).collect();
         let held = std::mem::take(&mut seen.held);
         for (zone, holder) in held.difference(&known) {
-            seen.add(shown(holder), format!("the metadata do not say that it has blocks in data zone {zone}"));
+            seen.add_holder(holder, format!("the metadata do not say that it has blocks in data zone {zone}"));
         }
         for (zone, holder) in known.difference(&held) {
-            seen.add(
-                shown(holder),
-                format!("the metadata say that it has blocks in data zone {zone}, and it has none"),
-            );
+            let text = format!("the metadata say that it has blocks in data zone {zone}, and it has none");
+            seen.add_holder(holder, text);
         }
         let (from, to) = key::all_of(space::ZONE);
         for (key, value) in self.scan_all(from, to).await? {

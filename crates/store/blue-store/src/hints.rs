@@ -3,10 +3,10 @@
 //! **Owns** the policy. **Knows nothing of** blobs and zones.
 
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, take_u32};
 
 use crate::blob::packing::Packing;
 use crate::blob::{BLOCK, UNIT_SHIFT_MAX};
-use crate::format::number::{put, take_u32};
 
 /// Expected lifetime of an object's bytes: those of one lifetime share zones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -146,7 +146,8 @@ pub(crate) async fn open(
         Metadata::Log => Some(&options.log),
         Metadata::RocksDb => options.rocksdb.as_ref(),
     };
-    let opener = opener.ok_or_else(|| BlueError::invalid("the store keeps its metadata in RocksDB, which is not here"))?;
+    let opener =
+        opener.ok_or_else(|| BlueError::invalid("the store keeps its metadata in RocksDB, which is not here"))?;
     let meta = view(&dev, &layout.meta_zones, layout.meta_share).await?;
     let files_options = shingle_zone_files::Options::default();
     let (files, _) = match read_only {

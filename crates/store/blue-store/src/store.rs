@@ -247,7 +247,15 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Device` if metadata cannot be read at all.
     pub async fn check(&self, deep: bool) -> BlueResult<Vec<Damage>> {
-        self.engine.check(deep).await
+        self.check_with(deep, |_, _| ()).await
+    }
+
+    /// The same, and tells how many bytes of data were read, and of how many.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub async fn check_with(&self, deep: bool, progress: impl FnMut(u64, u64)) -> BlueResult<Vec<Damage>> {
+        self.engine.check(deep, progress).await
     }
 
     /// Data zones, in order.

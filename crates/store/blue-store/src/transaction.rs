@@ -108,6 +108,8 @@ impl Operation {
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     pub(crate) operations: Vec<Operation>,
+    /// It may use the room of the metadata that is left to those that remove.
+    pub(crate) reserve: bool,
 }
 
 impl Transaction {
@@ -118,6 +120,13 @@ impl Transaction {
 
     fn add(&mut self, operation: Operation) -> &mut Self {
         self.operations.push(operation);
+        self
+    }
+
+    /// Lets it use the room of the metadata that is kept for transactions that remove: for one that removes more than it brings, or without
+    /// which nothing could be removed. It brings few bytes.
+    pub fn with_reserve(&mut self) -> &mut Self {
+        self.reserve = true;
         self
     }
 

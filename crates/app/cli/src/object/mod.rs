@@ -1,5 +1,6 @@
 //! `shingle object`: the objects of a server. Commands ask a running server; `rebuild-index` and `gc` need it stopped.
 
+mod blues;
 mod directory;
 mod loss;
 mod single;
@@ -19,6 +20,7 @@ use self::directory::{Directory, with_objects};
 use crate::array::{found_json, outcome, tell_lacks};
 use crate::failure::{Failure, Outcome, status};
 use crate::findings::{findings_json, words_of};
+use crate::named::Name;
 use crate::output::{self, counted};
 
 /// Commands on the objects of a data directory.
@@ -77,7 +79,7 @@ pub(crate) struct List {
 pub(crate) struct Stat {
     /// The object: its bucket, a slash, and its key [default: all objects].
     #[arg(value_name = "BUCKET/KEY")]
-    name: Option<single::Name>,
+    name: Option<Name>,
     #[command(flatten)]
     directory: Directory,
 }
@@ -146,6 +148,10 @@ impl Check {
                         format!("array {name}: {done} of {}, {bytes} verified", counted(all as u64, "zone set"));
                     line.show_part(&words, bytes.0, done as u64, all as u64);
                 }
+                Progress::Blue(name, done, all) => {
+                    let words = format!("blue store {name}: {} of {}", ByteSize(done), ByteSize(all));
+                    line.show_part(&words, done, done, all);
+                }
             }
         };
         let checked = match directory.asked(|running| running.check(!self.quick, show.clone())) {
@@ -164,9 +170,12 @@ impl Check {
             tell(&checked, self.quick)
         }
         let reports = || checked.arrays.iter().filter_map(|(_, report)| report.as_ref().ok());
-        let clean =
-            checked.objects.as_ref().is_none_or(CheckReport::is_clean) && reports().all(|report| report.clean());
-        match (clean, checked.arrays.iter().all(|(_, report)| report.is_ok())) {
+        let blues = || checked.blues.iter().filter_map(|(_, checked)| checked.as_ref().ok());
+        let clean = checked.objects.as_ref().is_none_or(CheckReport::is_clean)
+            && reports().all(|report| report.clean())
+            && blues().all(|checked| checked.findings.is_empty());
+        let all_ran = reports().count() == checked.arrays.len() && blues().count() == checked.blues.len();
+        match (clean, all_ran) {
             (false, _) => Err(Failure::silent(status::DAMAGED)),
             (true, false) => Err(Failure::silent(status::NOT_RUN)),
             (true, true) => Ok(()),
@@ -180,13 +189,17 @@ fn tell_json(checked: &Checked) {
     let arrays: Vec<_> = checked.arrays.iter().map(|(name, report)| array_json(name, report)).collect();
     let default = CheckReport::default();
     let report = checked.objects.as_ref().unwrap_or(&default);
-    let clean = report.is_clean() && checked.arrays.iter().all(|(_, found)| found.as_ref().is_ok_and(|it| it.clean()));
+    let blues_clean = checked.blues.iter().all(|(_, found)| found.as_ref().is_ok_and(|it| it.findings.is_empty()));
+    let clean = report.is_clean()
+        && checked.arrays.iter().all(|(_, found)| found.as_ref().is_ok_and(|it| it.clean()))
+        && blues_clean;
+    let blues: Vec<_> = checked.blues.iter().map(blues::check_json).collect();
     say!(
         "{}",
         json!({ "clean": clean, "repaired": 0, "damage": words_of(&[&report.damage]), "damage_more": report.damage_more,
                 "findings": findings_json(&[("damage", &report.damage)]),
                 "damaged_objects": names(&report.damaged_objects), "damaged_uploads": names(&report.damaged_uploads), "unnamed": report.unnamed,
-                "arrays": arrays })
+                "arrays": arrays, "blues": blues })
     );
 }
 
@@ -237,6 +250,10 @@ fn tell(checked: &Checked, quick: bool) {
             .for_each(|zone| say!("array {name}: damaged: {zone}; `shingle array scrub` repairs it"));
         tell_lacks(&report.lost, &report.away, &format!("array {name}: "));
         say!("array {name}: {}", outcome(report));
+    }
+    for of in &checked.blues {
+        let bytes = of.1.as_ref().map_or(0, |checked| checked.bytes);
+        blues::tell_check(of, &verified(bytes));
     }
 }
 
@@ -298,7 +315,7 @@ impl Directory {
                 Ok((objects, stats))
             })?,
         };
-        let Counted { objects, arrays } = stats;
+        let Counted { objects, arrays, blues } = stats;
         if self.json {
             let arrays: Vec<_> = arrays
                 .iter()
@@ -315,6 +332,7 @@ impl Directory {
                 },
             );
             all["arrays"] = arrays.into();
+            all["blues"] = blues.iter().map(blues::stat_json).collect();
             say!("{all}");
             return Ok(());
         }
@@ -328,6 +346,7 @@ impl Directory {
             let held = counted(stats.objects, "object");
             say!("array {name}: {held} of the array, {} of {}", ByteSize(stats.live), ByteSize(stats.capacity));
         }
+        blues.iter().for_each(blues::tell_stat);
         Ok(())
     }
 

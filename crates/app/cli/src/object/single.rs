@@ -1,13 +1,10 @@
 //! `shingle object get|put|rm|stat` of single objects: a server that runs is asked.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
-use serde_json::{Value, json};
-use shingle_base::printable;
+use serde_json::json;
 use shingle_runtime::Runtime;
-use shingle_s3_gateway::EntityTag;
 use shingle_server::{Access, Config, Offline, Served};
 use shingle_store_api::{
     Commit, Metadata, ObjectInfo, ObjectReader, ObjectStore, ObjectWriter, StoreError, StoreErrorKind, StoreResult,
@@ -15,39 +12,9 @@ use shingle_store_api::{
 
 use super::directory::{Directory, not_run};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Progress, size};
+use crate::named::{Name, copy_in, object_json, tell};
+use crate::output::size;
 use crate::transfer::{Input, Output, Range};
-
-/// An object, as listings name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
-    bucket: String,
-    key: String,
-}
-
-impl FromStr for Name {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('/') {
-            Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-                Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
-            }
-            _ => Err("an object is named by its bucket and its key: photos/2024/one.jpg"),
-        }
-    }
-}
-
-impl Name {
-    /// For people.
-    fn shown(&self) -> String {
-        format!("{}/{}", printable(self.bucket.as_bytes()), printable(self.key.as_bytes()))
-    }
-
-    fn json(&self) -> Value {
-        json!({ "bucket": self.bucket, "key": self.key })
-    }
-}
 
 /// Writes an object to a file or to standard output.
 #[derive(Args)]
@@ -215,17 +182,8 @@ impl Put {
         let info = with_objects(&directory, Access::Write, async |rt, objects, config| {
             let begun = objects.begin_put(&name, input.size()).await;
             let mut writer = begun.map_err(|error| told(error, config))?;
-            let (mut etag, mut progress) = (EntityTag::default(), Progress::new());
-            loop {
-                let piece = input.next(rt).await?;
-                if piece.is_empty() {
-                    break;
-                }
-                etag.update(&piece);
-                writer.write(piece).await?;
-                input.show(&name.shown(), &mut progress);
-            }
-            let commit = Commit { etag: etag.finish(), metadata, ..Commit::default() };
+            let etag = copy_in(rt, &mut input, &name, &mut *writer).await?;
+            let commit = Commit { etag, metadata, ..Commit::default() };
             writer.commit(commit).await.map_err(|error| told(error, config))
         })?;
         if directory.json {
@@ -264,48 +222,11 @@ impl Rm {
     }
 }
 
-fn object_json(name: &Name, info: &ObjectInfo) -> Value {
-    json!({ "bucket": name.bucket, "key": name.key, "size_bytes": info.size, "etag": info.etag, "class": info.class,
-            "modified_unix_ns": info.modified_unix_ns, "version": info.version, "part_bytes": info.part_sizes,
-            "metadata": info.metadata })
-}
-
 /// Shows one object.
 pub(super) fn stat(name: &Name, directory: &Directory) -> Outcome {
     let info = with_objects(directory, Access::Read, async |_, objects, config| {
         objects.head(name).await.map_err(|error| told(error, config))
     })?;
-    if directory.json {
-        say!("{}", object_json(name, &info));
-        return Ok(());
-    }
-    say!("object    {}", name.shown());
-    say!("size      {}", size(info.size));
-    say!("etag      {}", printable(info.etag.as_bytes()));
-    say!("modified  {}", shingle_server::utc(info.modified_unix_ns / 1_000_000_000));
-    if let Some(class) = &info.class {
-        say!("class     {class}");
-    }
-    if !info.part_sizes.is_empty() {
-        say!("parts     {}", info.part_sizes.len());
-    }
-    for (field, value) in &info.metadata {
-        say!("{}: {}", printable(field.as_bytes()), printable(value.as_bytes()));
-    }
+    tell(name, &info, directory.json);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_a_bucket_and_a_key_which_may_hold_slashes() {
-        let name = |bucket: &str, key: &str| Ok(Name { bucket: bucket.to_owned(), key: key.to_owned() });
-        assert_eq!("photos/2024/one.jpg".parse(), name("photos", "2024/one.jpg"));
-        assert_eq!("b//".parse(), name("b", "/"));
-        for wrong in ["", "bucket", "bucket/", "/key"] {
-            assert!(wrong.parse::<Name>().is_err(), "{wrong}");
-        }
-    }
 }

@@ -7,13 +7,15 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::Blocks;
+use shingle_blue_objects::BlueEngine;
 use shingle_blue_store::kv::{
     Batch, Change, KeyValue, KvFuture, LogKvOptions, MergeOperator, OpenKeyValue, Order, merged,
 };
 use shingle_blue_store::{CollectionId, CollectionInfo, FormatOptions, ObjectId, Options, Store, Transaction, parse};
 use shingle_runtime::Runtime;
-use shingle_sim::clients::bytes_of;
+use shingle_sim::clients::{bytes_of, commit, put};
 use shingle_sim::{Sim, SimDevice};
+use shingle_store_api::ObjectStore;
 use shingle_zone_files::ZoneFiles;
 use shingle_zoned::{Geometry, MemoryDevice};
 
@@ -30,6 +32,10 @@ impl Seen {
             match change {
                 Change::Put(key, value) => {
                     self.found.extend([key.to_vec(), value.to_vec()]);
+                    if key.first() == Some(&b'M') {
+                        // Names of omaps come behind the number of their object.
+                        self.found.extend(key.get(9..).map(<[u8]>::to_vec));
+                    }
                     // Shards' numbers come before their values.
                     self.found.extend((0..8).map(|number| [&[number][..], value].concat()));
                     self.values.insert(key.clone(), value.to_vec());
@@ -90,6 +96,34 @@ impl KeyValue for Watching {
     fn close(&self) -> KvFuture<'_, ()> {
         self.inner.close()
     }
+}
+
+/// The metadata of buckets with objects, an upload in parts, and bytes that go.
+pub(crate) fn buckets() -> Vec<Vec<u8>> {
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let options = Options { log: Rc::new(Watched(seen.clone())), ..Options::default() };
+    Sim::new(7).run(|rt| async move {
+        let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(128), 60, 0, 16)));
+        Store::format(&rt, Rc::new(device.clone()), FormatOptions::default()).await.unwrap();
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), options).await.unwrap();
+        let options = shingle_blue_objects::Options { segment_bytes: 5000, ..Default::default() };
+        let engine = BlueEngine::open(rt.clone(), store, options).await.unwrap();
+        let client = engine.client();
+        client.create_bucket("bucket").await.unwrap();
+        for number in 0..9 {
+            put(&client, "bucket", &format!("k/{number}"), &bytes_of(number, 900 * number as usize), commit("e"))
+                .await
+                .unwrap();
+        }
+        let id = client.begin_upload("bucket", "parts", Default::default()).await.unwrap().id;
+        for number in 1..=3 {
+            let mut part = client.begin_part("bucket", "parts", id, number).await.unwrap();
+            part.write(bytes_of(u64::from(number), 7000)).await.unwrap();
+            part.commit(commit("part")).await.unwrap();
+        }
+        engine.close().await.unwrap();
+    });
+    seen.take().found
 }
 
 /// The drive of a store with objects of all kinds, and the bytes of its metadata.

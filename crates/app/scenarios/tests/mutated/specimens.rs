@@ -36,6 +36,7 @@ pub(crate) fn all() -> Vec<Vec<u8>> {
         harvest(medium, &mut found);
     }
     found.extend(metadata);
+    found.extend(crate::blue::buckets());
     found.push(buffer);
     found.extend(index_rows());
     found

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 32] = [
+const PREFIXES: [(&str, &str); 33] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -35,6 +35,7 @@ const PREFIXES: [(&str, &str); 32] = [
     ("crates/frontend/ublk-server", "UB"),
     ("crates/frontend/s3-gateway", "GW"),
     ("crates/store/array-objects", "AO"),
+    ("crates/store/blue-objects", "BO"),
     ("crates/store/blue-store", "BLU"),
     ("crates/store/buckets", "BK"),
     ("crates/store/object-store", "OS"),

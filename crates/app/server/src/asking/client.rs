@@ -14,7 +14,7 @@ use super::head::{Head, PATIENCE};
 use super::wire::{ArrayStanding, Found, Line, Question, Refusal, unhex};
 use super::{LINE_BYTES_MAX, PATH};
 use crate::error::{Error, ErrorKind, Result};
-use crate::offline::opened::{Checked, Counted, Progress};
+use crate::offline::opened::{BlueCounted, Checked, Counted, Progress};
 use crate::reports::status;
 
 /// A server that runs.
@@ -51,7 +51,7 @@ impl Running {
     /// # Errors
     /// As [`Running::objects`].
     pub fn stats(self) -> Result<Counted> {
-        let mut counted = Counted { objects: None, arrays: Vec::new() };
+        let mut counted = Counted::default();
         self.ask(&Question::ObjectStat {}, |line| {
             match line {
                 Line::Stored { objects, live_bytes, files, file_bytes } => {
@@ -61,6 +61,9 @@ impl Running {
                 Line::ArrayStored { array, objects, live_bytes, capacity_bytes } => {
                     let stats = Stats { objects, live: live_bytes, capacity: capacity_bytes, ..Stats::default() };
                     counted.arrays.push((array, stats));
+                }
+                Line::BlueStored { blue, objects, live_bytes, capacity_bytes } => {
+                    counted.blues.push((blue, BlueCounted { objects, live_bytes, capacity_bytes }));
                 }
                 _ => {}
             }
@@ -74,7 +77,7 @@ impl Running {
     /// # Errors
     /// As [`Running::objects`]. Damage is no error; it is in the report.
     pub fn check(self, full: bool, progress: impl Fn(Progress<'_>)) -> Result<Checked> {
-        let mut checked = Checked { objects: None, arrays: Vec::new() };
+        let mut checked = Checked::default();
         let mut found = Findings::default();
         self.ask(&Question::ObjectCheck { quick: !full }, |line| {
             match line {
@@ -92,6 +95,9 @@ impl Running {
                 }
                 Line::Unchecked { array, message } => {
                     checked.arrays.push((array, Err(Error::new(ErrorKind::Store, message))));
+                }
+                Line::BlueUnchecked { blue, message } => {
+                    checked.blues.push((blue, Err(Error::new(ErrorKind::Store, message))));
                 }
                 line => found.add(line),
             }

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 use super::lines::{Gone, Lines};
 use super::wire::{ArrayStanding, Found, Line, Objects, Question, Refusal, hex};
 use crate::engines::arrays::Array;
-use crate::engines::keeper::{self, Engine};
+use crate::engines::keeper::{self, Engine, Kind};
 use crate::reports::answers::Watched;
 use crate::reports::damage::names_of;
 use crate::reports::health::State;
@@ -84,6 +84,7 @@ fn store_of(engine: &Engine) -> Answer<Arc<dyn ObjectStore>> {
     Ok(match open(engine)? {
         keeper::Watched::Objects(client, _) => Arc::new(client),
         keeper::Watched::Array(array) => Arc::new(array.client.clone()),
+        keeper::Watched::Blue(blue) => Arc::new(blue.client.clone()),
     })
 }
 
@@ -101,10 +102,10 @@ fn array(watched: &Watched, drives: &[PathBuf]) -> Answer<(Arc<Engine>, Arc<Arra
     let known = |path: &Path| std::fs::metadata(path).ok();
     let asked: Vec<_> = drives.iter().filter_map(|path| known(path)).collect();
     let mut closed = None;
-    for engine in watched.engines.iter().filter(|engine| engine.is_array) {
+    for engine in watched.engines.iter().filter(|engine| engine.kind == Kind::Array) {
         let array = match open(engine) {
             Ok(keeper::Watched::Array(array)) => array,
-            Ok(keeper::Watched::Objects(..)) => continue,
+            Ok(keeper::Watched::Objects(..) | keeper::Watched::Blue(_)) => continue,
             Err(why) => {
                 closed = Some(why);
                 continue;
@@ -166,11 +167,23 @@ async fn stored(engine: &Engine, lines: &mut Lines) -> Answer {
             let array = engine.health.name().to_owned();
             Line::ArrayStored { array, objects: stats.objects, live_bytes, capacity_bytes }
         }
+        keeper::Watched::Blue(blue) => {
+            let figures = lines.during(blue.client.figures(), || Line::Alive).await?.map_err(refused)?;
+            let (live_bytes, capacity_bytes) = (figures.store.live_bytes, figures.store.capacity_bytes);
+            let blue = engine.health.name().to_owned();
+            Line::BlueStored { blue, objects: figures.objects, live_bytes, capacity_bytes }
+        }
     };
     Ok(lines.add(&line).await?)
 }
 
 async fn check(engine: &Engine, quick: bool, lines: &mut Lines) -> Answer {
+    if engine.kind == Kind::Blue {
+        let message =
+            "it is not checked while it is served: stop the server, and check its drive with `shingle blue check`";
+        let (blue, message) = (engine.health.name().to_owned(), message.to_owned());
+        return Ok(lines.add(&Line::BlueUnchecked { blue, message }).await?);
+    }
     let outcome = match open(engine) {
         Ok(keeper::Watched::Objects(client, _)) => {
             let _one = begin_check(engine)?;
@@ -180,11 +193,13 @@ async fn check(engine: &Engine, quick: bool, lines: &mut Lines) -> Answer {
             Ok(_one) => check_array(engine, &array.client, quick, lines).await?.map_err(refused),
             Err(why) => Err(why),
         },
+        // It was dealt with above.
+        Ok(keeper::Watched::Blue(_)) => Ok(()),
         Err(why) => Err(why),
     };
     match outcome {
         // The others are checked all the same.
-        Err(Refused::Because(_, message)) if engine.is_array => {
+        Err(Refused::Because(_, message)) if engine.kind == Kind::Array => {
             let array = engine.health.name().to_owned();
             Ok(lines.add(&Line::Unchecked { array, message }).await?)
         }

@@ -63,6 +63,8 @@ pub(crate) enum Line {
     Stored { objects: u64, live_bytes: u64, files: u64, file_bytes: u64 },
     /// Totals of an array.
     ArrayStored { array: String, objects: u64, live_bytes: u64, capacity_bytes: u64 },
+    /// Totals of a blue store.
+    BlueStored { blue: String, objects: u64, live_bytes: u64, capacity_bytes: u64 },
     /// State of an array.
     Standing(Box<Standing>),
     /// Progress of a check of the drives, in bytes.
@@ -75,6 +77,8 @@ pub(crate) enum Line {
     ArrayChecked { array: String, objects: u64, sets: usize, bytes: u64 },
     /// An array could not be checked.
     Unchecked { array: String, message: String },
+    /// A blue store was not checked.
+    BlueUnchecked { blue: String, message: String },
     /// Something that a check found, in words, and the objects that it touches.
     Found {
         what: Found,

@@ -1,5 +1,7 @@
 //! The configuration, one TOML file. All mistakes in it are reported together, with their lines.
 
+mod blue;
+mod blues;
 #[cfg(test)]
 mod config_tests;
 mod nbd;
@@ -20,6 +22,7 @@ use shingle_zoned::Geometry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use crate::reports::access_log::Destination;
+pub use blue::{BlueConfig, Packing};
 pub use nbd::{NbdConfig, VolumeConfig};
 use reading::Read;
 pub use reading::read_toml;
@@ -58,6 +61,9 @@ pub struct Config {
     /// Arrays, each of several drives of its own.
     #[serde(rename = "array")]
     pub arrays: Vec<ArrayConfig>,
+    /// Blue stores, each on a drive of its own.
+    #[serde(rename = "blue")]
+    pub blues: Vec<BlueConfig>,
     /// Volumes that are served beside the objects.
     #[serde(rename = "volume")]
     pub volumes: Vec<VolumeConfig>,
@@ -188,6 +194,7 @@ impl Default for Config {
             index_cache: 64 << 20,
             drives: Vec::new(),
             arrays: Vec::new(),
+            blues: Vec::new(),
             volumes: Vec::new(),
             nbd: NbdConfig::default(),
             limits: LimitsConfig::default(),
@@ -287,8 +294,8 @@ impl Config {
 
     /// The drives with absolute paths; names that are no paths stay as they are.
     pub(crate) fn drives(&self) -> Vec<DriveConfig> {
-        // With arrays, everything can live on those.
-        if self.drives.is_empty() && self.arrays.is_empty() {
+        // With arrays or blue stores, everything can live on those.
+        if self.drives.is_empty() && self.arrays.is_empty() && self.blues.is_empty() {
             let drive = |number| DriveConfig {
                 path: self.data.join(format!("drive-{number}.zoned")),
                 create: Some(Shape::default()),
@@ -344,12 +351,13 @@ impl Config {
 
     /// Drives of an array that something before it has, too.
     fn shared_drives(&self, array: &ArrayConfig, before: &[ArrayConfig]) -> Vec<String> {
-        let alone = self.drives();
+        let (alone, blues) = (self.drives(), self.blues());
         let shared = |drive: &PathBuf| {
             let with_another = before.iter().find(|other| other.drives.contains(drive));
             let other = match with_another {
                 Some(other) => format!("array `{}`", other.name),
                 None if alone.iter().any(|other| other.path == *drive) => "[[drive]]".to_owned(),
+                None if blues.iter().any(|other| other.drive == *drive) => "[[blue]]".to_owned(),
                 None => return None,
             };
             Some(format!("the drive {} is named for array `{}` and for {other}", drive.display(), array.name))

@@ -16,6 +16,7 @@ impl Config {
         let mut wrong = Vec::new();
         self.find_wrong_drives(&mut wrong);
         self.find_wrong_arrays(&mut wrong);
+        self.find_wrong_blues(&mut wrong);
         self.find_wrong_volumes(&mut wrong);
         if self.region.is_empty() || !self.region.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
             wrong.push(format!("region `{}` is invalid: letters, digits and dashes", self.region));
@@ -88,33 +89,7 @@ impl ArrayConfig {
             (Some(_), true) => Ok(()),
             (None, false) => self.validate_drives(),
         };
-        [self.validate_name(), self.validate_class(), named].into_iter().filter_map(Result::err).collect()
-    }
-
-    fn validate_name(&self) -> Result<(), String> {
-        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
-        if self.name.is_empty() || self.name.len() > 32 || !self.name.bytes().all(plain) {
-            return Err("a name has 1 to 32 letters, digits and dashes".to_owned());
-        }
-        if self.name == CHUNKS {
-            return Err(format!("`{CHUNKS}` is the name of the store on the [[drive]]s"));
-        }
-        Ok(())
-    }
-
-    fn validate_class(&self) -> Result<(), String> {
-        let class = self.class();
-        let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
-        if class.is_empty() || class.len() > 32 || !class.bytes().all(plain) {
-            return Err(format!("class `{class}` is invalid: 1 to 32 capital letters, digits and underscores"));
-        }
-        if matches!(class, "STANDARD" | "GLACIER" | "DEEP_ARCHIVE") {
-            return Err(format!(
-                "the class cannot be {class}: STANDARD is what has no class, and clients do not read the others before \
-                 they were restored, which is not needed here; STANDARD_IA and GLACIER_IR are read at once"
-            ));
-        }
-        Ok(())
+        [name(&self.name), class(self.class()), named].into_iter().filter_map(Result::err).collect()
     }
 
     pub(super) fn validate_drives(&self) -> Result<(), String> {
@@ -130,4 +105,31 @@ impl ArrayConfig {
         }
         Ok(())
     }
+}
+
+/// Fails if no engine can be called so.
+pub(super) fn name(name: &str) -> Result<(), String> {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+    if name.is_empty() || name.len() > 32 || !name.bytes().all(plain) {
+        return Err("a name has 1 to 32 letters, digits and dashes".to_owned());
+    }
+    if name == CHUNKS {
+        return Err(format!("`{CHUNKS}` is the name of the store on the [[drive]]s"));
+    }
+    Ok(())
+}
+
+/// Fails if no engine's objects can be of that storage class.
+pub(super) fn class(class: &str) -> Result<(), String> {
+    let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+    if class.is_empty() || class.len() > 32 || !class.bytes().all(plain) {
+        return Err(format!("class `{class}` is invalid: 1 to 32 capital letters, digits and underscores"));
+    }
+    if matches!(class, "STANDARD" | "GLACIER" | "DEEP_ARCHIVE") {
+        return Err(format!(
+            "the class cannot be {class}: STANDARD is what has no class, and clients do not read the others before \
+             they were restored, which is not needed here; STANDARD_IA and GLACIER_IR are read at once"
+        ));
+    }
+    Ok(())
 }

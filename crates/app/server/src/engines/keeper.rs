@@ -19,9 +19,10 @@ use shingle_store_api::ObjectStore;
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::config::{ArrayConfig, Config};
+use crate::config::{ArrayConfig, BlueConfig, Config};
 use crate::data_dir::DataDir;
 use crate::engines::arrays::{self, Array, Given};
+use crate::engines::blues::{self, Blue};
 use crate::engines::bucket_notes::BucketNotes;
 use crate::engines::drive::{Drive, DriveView};
 use crate::engines::gate::Gate;
@@ -39,11 +40,20 @@ const REOPEN: Duration = Duration::from_secs(30);
 /// An engine for observers.
 pub(crate) struct Engine {
     pub(crate) health: Health,
-    pub(crate) is_array: bool,
+    pub(crate) kind: Kind,
     /// Held while a task checks it. (SV-ASK-3)
     pub(crate) checking: Arc<AsyncMutex<()>>,
     pub(crate) damage: Arc<Damage>,
     watched: Mutex<Option<Watched>>,
+}
+
+/// Kind of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The store on drives that belong to no other engine.
+    Drives,
+    Array,
+    Blue,
 }
 
 /// The parts of an open engine that figures come from.
@@ -51,6 +61,7 @@ pub(crate) struct Engine {
 pub(crate) enum Watched {
     Objects(ObjectStoreClient, Vec<DriveView>),
     Array(Arc<Array>),
+    Blue(Arc<Blue>),
 }
 
 impl Engine {
@@ -104,20 +115,25 @@ impl Engines {
             let given = Given { wait: config.drive_wait, memory: memory.clone(), damage: Arc::default() };
             plans.push((array.name.clone(), class, Plan::Array(Box::new(array), data.clone(), given)));
         }
+        for blue in config.blues() {
+            let class = Some(blue.class().to_owned());
+            let given = blues::Given { wait: config.drive_wait, memory: memory.clone() };
+            plans.push((blue.name.clone(), class, Plan::Blue(Box::new(blue), given)));
+        }
         let mut sites = Vec::new();
         let (mut all, mut gates) = (Vec::new(), Vec::new());
         for (name, class, plan) in &plans {
             let health = Health::new(name, change.clone());
             let damage = match plan {
                 Plan::Array(_, _, given) => given.damage.clone(),
-                Plan::Objects(..) => Arc::<Damage>::default(),
+                Plan::Objects(..) | Plan::Blue(..) => Arc::<Damage>::default(),
             };
             let gate = Arc::new(Gate::new(health.clone(), damage.clone()));
             sites.push(Site { name: name.clone(), class: class.clone(), store: gate.clone() });
             gates.push(gate);
-            let is_array = matches!(plan, Plan::Array(..));
+            let kind = plan.kind();
             let (checking, watched) = (Arc::default(), Mutex::default());
-            all.push(Arc::new(Engine { health, is_array, checking, damage, watched }));
+            all.push(Arc::new(Engine { health, kind, checking, damage, watched }));
         }
         let (store, together): (Arc<dyn ObjectStore>, _) = match (plans.as_slice(), gates.as_slice()) {
             ([(_, None, _)], [gate]) => (gate.clone(), None),
@@ -202,6 +218,17 @@ struct Together {
 enum Plan {
     Objects(Box<Config>, Arc<AsyncMutex<DataDir>>, Arc<Memory>),
     Array(Box<ArrayConfig>, PathBuf, Given),
+    Blue(Box<BlueConfig>, blues::Given),
+}
+
+impl Plan {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Objects(..) => Kind::Drives,
+            Self::Array(..) => Kind::Array,
+            Self::Blue(..) => Kind::Blue,
+        }
+    }
 }
 
 /// An open engine.
@@ -216,6 +243,7 @@ struct Running {
 enum Client {
     Objects(ObjectStoreClient),
     Array(Arc<Array>),
+    Blue(Arc<Blue>),
 }
 
 /// Keeps an engine open. (SV-KEEPER-1)
@@ -301,6 +329,10 @@ impl Keeper {
                 let (array, ended) = arrays::start((**config).clone(), data, given.clone(), health.clone()).await?;
                 Running { client: Client::Array(Arc::new(array)), ended: Some(ended), drives: Vec::new() }
             }
+            Plan::Blue(config, given) => {
+                let (blue, ended) = blues::start((**config).clone(), given.clone(), health.clone()).await?;
+                Running { client: Client::Blue(Arc::new(blue)), ended: Some(ended), drives: Vec::new() }
+            }
         };
         match self.join(&running).await {
             Ok(()) => Ok(running),
@@ -343,6 +375,7 @@ impl Running {
         match &self.client {
             Client::Objects(client) => Arc::new(client.clone()),
             Client::Array(array) => Arc::new(array.client.clone()),
+            Client::Blue(blue) => Arc::new(blue.client.clone()),
         }
     }
 
@@ -350,6 +383,7 @@ impl Running {
         match &self.client {
             Client::Objects(client) => Watched::Objects(client.clone(), self.drives.iter().map(Drive::view).collect()),
             Client::Array(array) => Watched::Array(array.clone()),
+            Client::Blue(blue) => Watched::Blue(blue.clone()),
         }
     }
 
@@ -359,6 +393,7 @@ impl Running {
             match &self.client {
                 Client::Objects(client) => client.usage().await.ok().map(|usage| usage.objects),
                 Client::Array(array) => array.client.figures().await.ok().map(|figures| figures.objects),
+                Client::Blue(blue) => blue.client.figures().await.ok().map(|figures| figures.objects),
             }
         };
         tokio::time::timeout(PATIENCE, asking).await.ok().flatten().unwrap_or(0)
@@ -380,6 +415,7 @@ impl Running {
             match &self.client {
                 Client::Objects(client) => client.close().await,
                 Client::Array(array) => array.client.close().await,
+                Client::Blue(blue) => blue.client.close().await,
             }
             self.ended().await;
         };

@@ -1,6 +1,7 @@
 //! Engines: each is opened, served and closed on its own, with the drives that it has.
 
 pub(crate) mod arrays;
+pub(crate) mod blues;
 pub(crate) mod bucket_notes;
 pub(crate) mod device;
 pub(crate) mod drive;

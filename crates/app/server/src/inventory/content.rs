@@ -41,6 +41,13 @@ pub enum Content {
         /// When they were made.
         formatted: UnixTime,
     },
+    /// Buckets and objects of a blue store.
+    Blue {
+        /// Its identity.
+        store: StoreId,
+        /// When it was made.
+        formatted: UnixTime,
+    },
     /// One of the drives of an array; the array's identity.
     Array(StoreId),
     /// A store of an engine that this version does not know; its number.
@@ -61,7 +68,10 @@ impl Content {
     /// The identity of the store.
     pub fn store(&self) -> Option<StoreId> {
         match self {
-            Self::ChunkStore { store, .. } | Self::Volume { store, .. } | Self::Files { store, .. } => Some(*store),
+            Self::ChunkStore { store, .. }
+            | Self::Volume { store, .. }
+            | Self::Files { store, .. }
+            | Self::Blue { store, .. } => Some(*store),
             _ => None,
         }
     }
@@ -73,6 +83,7 @@ impl Content {
             Self::Volume { .. } => "volume",
             Self::Partitions(_) => "partitions",
             Self::Files { .. } => "files",
+            Self::Blue { .. } => "blue",
             Self::Array(_) => "array",
             Self::OtherEngine(_) => "other-engine",
             Self::Newer(_) => "newer-store",
@@ -91,6 +102,7 @@ impl fmt::Display for Content {
             Self::Volume { store, size_bytes, .. } => write!(f, "volume {store} of {}", ByteSize(*size_bytes)),
             Self::Partitions(_) => f.write_str("partitions"),
             Self::Files { store, .. } => write!(f, "files {store}"),
+            Self::Blue { store, .. } => write!(f, "blue store {store}"),
             Self::Array(array) => write!(f, "drive of array {array}"),
             Self::OtherEngine(engine) => write!(f, "store of an unknown engine ({engine:08x})"),
             Self::Newer(version) => write!(f, "store of a newer version ({version})"),
@@ -121,6 +133,9 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
         },
         Ok(found) if found.engine == shingle_zone_files::ENGINE => {
             Content::Files { store: found.store, formatted: found.formatted }
+        }
+        Ok(found) if found.engine == shingle_blue_store::ENGINE => {
+            Content::Blue { store: found.store, formatted: found.formatted }
         }
         Ok(found) => Content::OtherEngine(found.engine),
         Err(SuperblockError::NotFormatted) => {

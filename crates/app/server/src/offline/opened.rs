@@ -9,15 +9,18 @@ use shingle_array_store::{
     ArrayDrive, ArrayStore, CheckOptions, CheckReport as ArrayReport, IndexPlace, Options, Stats, check,
 };
 use shingle_base::{ByteSize, StoreId};
+use shingle_blue_objects::{BlueEngine, Checked as BlueChecked};
+use shingle_blue_store::Store;
 use shingle_object_store::{CheckReport, Depth, ObjectStats, ObjectStoreClient, OpenReport};
 use shingle_runtime::Runtime;
 use shingle_runtime::memory::Memory;
 use shingle_store_api::{ListRequest, ObjectInfo, ObjectStore};
 use tokio::sync::watch;
 
-use crate::config::{ArrayConfig, Config};
+use crate::config::{ArrayConfig, BlueConfig, Config};
 use crate::data_dir::DataDir;
 use crate::engines::arrays::{self, Given};
+use crate::engines::blues;
 use crate::engines::drive::Drive;
 use crate::engines::keeper::CHUNKS;
 use crate::engines::objects::Objects;
@@ -31,6 +34,7 @@ pub struct Offline {
     rt: Runtime,
     chunks: Option<Chunks>,
     arrays: Vec<ArrayConfig>,
+    blues: Vec<BlueConfig>,
     memory: Arc<Memory>,
     /// The server's wait for drives.
     wait: Option<Duration>,
@@ -46,21 +50,36 @@ struct Chunks {
 }
 
 /// A check's outcome.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Checked {
     /// Of the objects on drives that belong to no array, if there are such drives.
     pub objects: Option<CheckReport>,
     /// Of each array, by name; an error if it could not be checked.
     pub arrays: Vec<(String, Result<ArrayReport>)>,
+    /// Of each blue store, by name; an error if it was not checked.
+    pub blues: Vec<(String, Result<BlueChecked>)>,
+}
+
+/// Counters and sizes of a blue store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlueCounted {
+    /// Objects in its buckets.
+    pub objects: u64,
+    /// Bytes of live data.
+    pub live_bytes: u64,
+    /// Bytes that its zones hold.
+    pub capacity_bytes: u64,
 }
 
 /// Counters and sizes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counted {
     /// Of the objects on drives that belong to no array, if there are such drives.
     pub objects: Option<ObjectStats>,
     /// Of each array, by name.
     pub arrays: Vec<(String, Stats)>,
+    /// Of each blue store, by name.
+    pub blues: Vec<(String, BlueCounted)>,
 }
 
 /// Progress of a check.
@@ -70,6 +89,8 @@ pub enum Progress<'a> {
     Drives(u64, u64),
     /// Zone sets of an array, done and in all, and their bytes.
     Array(&'a str, usize, usize, ByteSize),
+    /// Bytes of a blue store, done and in all.
+    Blue(&'a str, u64, u64),
 }
 
 impl Offline {
@@ -85,7 +106,7 @@ impl Offline {
 
     pub(super) async fn open_for(rt: &Runtime, config: &Config, purpose: &Purpose) -> Result<Self> {
         let mut directory = DataDir::existing(&config.data)?;
-        let arrays = config.arrays()?;
+        let (arrays, blues) = (config.arrays()?, config.blues());
         let mut drives = Vec::new();
         // No client asks for its progress.
         let health = Health::new(CHUNKS, watch::Sender::default());
@@ -98,7 +119,7 @@ impl Offline {
                 return Err(error);
             }
         };
-        Ok(Self { rt: rt.clone(), chunks, arrays, memory, wait: config.drive_wait, directory })
+        Ok(Self { rt: rt.clone(), chunks, arrays, blues, memory, wait: config.drive_wait, directory })
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -107,6 +128,15 @@ impl Offline {
 
     pub(crate) fn arrays(&self) -> &[ArrayConfig] {
         &self.arrays
+    }
+
+    pub(crate) fn blues(&self) -> &[BlueConfig] {
+        &self.blues
+    }
+
+    /// The server's contributions to a blue store.
+    pub(crate) fn given_blue(&self) -> blues::Given {
+        blues::Given { wait: self.wait, memory: self.memory.clone() }
     }
 
     /// The server's contributions to an array.
@@ -131,7 +161,7 @@ impl Offline {
 
     /// The store on drives that belong to no array.
     fn chunks(&self) -> Result<&Chunks> {
-        let none = "the configuration names arrays only, which `shingle array` looks after";
+        let none = "the configuration names no [[drive]]: `shingle array` looks after arrays, and `shingle blue` after blue stores";
         self.chunks.as_ref().ok_or_else(|| Error::new(ErrorKind::Config, none))
     }
 
@@ -172,7 +202,11 @@ impl Offline {
         for config in &self.arrays {
             arrays.push((config.name.clone(), self.check_array(config, !full, &progress).await));
         }
-        Ok(Checked { objects, arrays })
+        let mut blues = Vec::new();
+        for config in &self.blues {
+            blues.push((config.name.clone(), self.check_blue(config, full, &progress).await));
+        }
+        Ok(Checked { objects, arrays, blues })
     }
 
     async fn check_array(
@@ -187,6 +221,26 @@ impl Offline {
             progress(Progress::Array(&config.name, report.done, report.sets, ByteSize(report.bytes)));
         };
         check(&self.rt, &drives, options, tell).await.map_err(|error| of_array(config, error))
+    }
+
+    async fn check_blue(
+        &self,
+        config: &BlueConfig,
+        full: bool,
+        progress: &impl Fn(Progress<'_>),
+    ) -> Result<BlueChecked> {
+        let (store, engine) = self.open_blue(config).await?;
+        let tell =
+            |at: shingle_blue_objects::Progress| progress(Progress::Blue(&config.name, at.done_bytes, at.all_bytes));
+        let checked = shingle_blue_objects::check(&store, full, tell).await.map_err(failed);
+        close_blue(engine).await;
+        checked
+    }
+
+    /// A blue store, open for reading only.
+    pub(crate) async fn open_blue(&self, config: &BlueConfig) -> Result<(Store, BlueEngine)> {
+        let health = Health::new(&config.name, watch::Sender::default());
+        blues::open_to_read(&self.rt, config, &health).await
     }
 
     async fn drives_of(&self, config: &ArrayConfig) -> Result<Vec<ArrayDrive>> {
@@ -233,7 +287,18 @@ impl Offline {
             store.close().await.map_err(|error| of_array(config, error))?;
             arrays.push((config.name.clone(), stats?));
         }
-        Ok(Counted { objects, arrays })
+        let mut blues = Vec::new();
+        for config in &self.blues {
+            let (store, engine) = self.open_blue(config).await?;
+            let stats = store.stats();
+            let mut objects = 0;
+            let counted = list(&engine.client(), "", &mut |_, _| objects += 1).await;
+            close_blue(engine).await;
+            counted?;
+            let (live_bytes, capacity_bytes) = (stats.live_bytes, stats.capacity_bytes);
+            blues.push((config.name.clone(), BlueCounted { objects, live_bytes, capacity_bytes }));
+        }
+        Ok(Counted { objects, arrays, blues })
     }
 
     /// Every object: its bucket and attributes.
@@ -242,7 +307,7 @@ impl Offline {
     /// `Store` if an index fails; as [`Offline::open`] for an array.
     pub async fn list(&self, prefix: &str, mut found: impl FnMut(&str, &ObjectInfo)) -> Result<()> {
         if let Some(chunks) = &self.chunks {
-            chunks.list(prefix, &mut found).await?;
+            list(&chunks.client, prefix, &mut found).await?;
         }
         for config in &self.arrays {
             let store = self.open_array(config).await?;
@@ -250,6 +315,12 @@ impl Offline {
             store.close().await.map_err(|error| of_array(config, error))?;
             listed
                 .map_err(|error| Error::new(ErrorKind::Store, format!("array {}: {}", config.name, error.message)))?;
+        }
+        for config in &self.blues {
+            let (_, engine) = self.open_blue(config).await?;
+            let listed = list(&engine.client(), prefix, &mut found).await;
+            close_blue(engine).await;
+            listed?;
         }
         Ok(())
     }
@@ -266,22 +337,26 @@ impl Offline {
     }
 }
 
-impl Chunks {
-    async fn list(&self, prefix: &str, found: &mut impl FnMut(&str, &ObjectInfo)) -> Result<()> {
-        for bucket in self.client.list_buckets().await.map_err(failed)? {
-            let mut after = None;
-            loop {
-                let request = ListRequest { prefix: prefix.to_owned(), delimiter: None, after, limit: 1000 };
-                let page = self.client.list(&bucket.name, request).await.map_err(failed)?;
-                page.objects.iter().for_each(|object| found(&bucket.name, object));
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
+/// All objects of a store.
+async fn list(store: &dyn ObjectStore, prefix: &str, found: &mut impl FnMut(&str, &ObjectInfo)) -> Result<()> {
+    for bucket in store.list_buckets().await.map_err(failed)? {
+        let mut after = None;
+        loop {
+            let request = ListRequest { prefix: prefix.to_owned(), delimiter: None, after, limit: 1000 };
+            let page = store.list(&bucket.name, request).await.map_err(failed)?;
+            page.objects.iter().for_each(|object| found(&bucket.name, object));
+            after = page.next;
+            if after.is_none() {
+                break;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// Closes a blue store that was open for reading only: nothing was written.
+async fn close_blue(engine: BlueEngine) {
+    let _ = engine.close().await;
 }
 
 fn failed(error: shingle_store_api::StoreError) -> Error {

@@ -9,7 +9,7 @@ use shingle_array_store::{ArrayDrive, inspect};
 use shingle_runtime::Runtime;
 use shingle_zoned_linux::System;
 
-use crate::config::{ArrayConfig, Config, DriveConfig};
+use crate::config::{ArrayConfig, BlueConfig, Config, DriveConfig};
 use crate::credentials;
 use crate::data_dir::{self, KnownDrive};
 use crate::drive_path::holder;
@@ -86,6 +86,9 @@ pub async fn look(runtime: &Runtime, config: &Config) -> Result<Findings> {
     for array in findings.take(config.arrays()).unwrap_or_default() {
         files.extend(look_at_array(runtime, &array, &mut findings).await);
     }
+    for blue in config.blues() {
+        files.extend(look_at_blue(runtime, &blue, &mut findings).await);
+    }
     for volume in config.exports().map(|exports| exports.volumes).unwrap_or_default() {
         look_at_volume(runtime, &volume.name, &volume.drive, &mut findings).await;
     }
@@ -133,6 +136,31 @@ async fn look_at_drive(
         }
         Content::Nothing => findings.fine.push(format!("{path}: holds nothing; it is formatted at the start")),
         other => findings.problems.push(format!("{path}: {other}")),
+    }
+    Some(node)
+}
+
+/// Looks at the drive of a blue store; returns its path.
+async fn look_at_blue(runtime: &Runtime, blue: &BlueConfig, findings: &mut Findings) -> Option<PathBuf> {
+    let (label, drive) = (format!("blue store {}", blue.name), blue.drive.display());
+    let node = match node_of(runtime, &blue.drive).await {
+        Ok(Some(node)) => node,
+        Ok(None) => {
+            findings.problems.push(format!("{label}: {drive} is not there"));
+            return None;
+        }
+        Err(why) => {
+            findings.problems.push(format!("{label}: {why}"));
+            return None;
+        }
+    };
+    let found = findings.take(inventory::at(runtime, &System::host(), &node).await)?;
+    match found.content {
+        content @ Content::Blue { .. } => findings.fine.push(format!("{label}: {content}")),
+        other => {
+            let advice = "`shingle blue format` makes one";
+            findings.problems.push(format!("{label}: {drive} holds {other}, and no blue store: {advice}"));
+        }
     }
     Some(node)
 }

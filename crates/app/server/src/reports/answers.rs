@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use futures_util::future::join_all;
 use shingle_array_objects::ArrayFigures;
 use shingle_array_store::Condition;
+use shingle_blue_objects::BlueFigures;
 use shingle_object_store::ObjectStats;
 use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::GatewayMetrics;
@@ -17,7 +18,7 @@ use shingle_store_api::{ObjectStore, StoreUsage};
 use tokio::sync::Semaphore;
 
 use crate::engines::drive::DriveView;
-use crate::engines::keeper::{self, Engine};
+use crate::engines::keeper::{self, Engine, Kind};
 use crate::engines::scrub;
 use crate::reports::access_log::AccessNotes;
 use crate::reports::damage::Damage;
@@ -49,7 +50,7 @@ pub(crate) struct Answers(pub(crate) Vec<Answer>);
 /// Answer of one engine.
 pub(crate) struct Answer {
     pub(crate) name: String,
-    pub(crate) is_array: bool,
+    pub(crate) kind: Kind,
     pub(crate) state: State,
     pub(crate) missing: Vec<Missing>,
     pub(crate) damage: Arc<Damage>,
@@ -68,6 +69,7 @@ pub(crate) struct Answer {
 pub(crate) enum Figures {
     Objects(Box<(ObjectStats, StoreUsage)>, Vec<DriveView>),
     Array(Box<ArrayFigures>),
+    Blue(Box<BlueFigures>),
 }
 
 impl Answers {
@@ -96,6 +98,7 @@ impl Answers {
         let objects = |answer: &Answer| match &answer.figures {
             Some(Figures::Objects(figures, _)) => figures.1.objects,
             Some(Figures::Array(figures)) => figures.objects,
+            Some(Figures::Blue(figures)) => figures.objects,
             None => 0,
         };
         self.0.iter().map(objects).max().unwrap_or(0)
@@ -120,6 +123,7 @@ impl Answer {
         };
         let gauges = match &watched {
             Some(keeper::Watched::Array(array)) => array.gauges.clone(),
+            Some(keeper::Watched::Blue(blue)) => vec![blue.gauges.clone()],
             Some(keeper::Watched::Objects(_, drives)) => {
                 drives.iter().map(|drive| (drive.path.display().to_string(), drive.gauges.clone())).collect()
             }
@@ -143,7 +147,7 @@ impl Answer {
             _ => {}
         }
         let damage = engine.damage.clone();
-        Self { name, is_array: engine.is_array, state, missing, damage, figures, scrub, gauges, condition, lines }
+        Self { name, kind: engine.kind, state, missing, damage, figures, scrub, gauges, condition, lines }
     }
 }
 
@@ -152,14 +156,15 @@ use shingle_array_store::DriveCondition;
 
 #[cfg(test)]
 impl Answer {
-    pub(crate) fn for_test(name: &str, is_array: bool, figures: Option<Figures>) -> Self {
+    pub(crate) fn for_test(name: &str, kind: Kind, figures: Option<Figures>) -> Self {
+        let is_array = kind == Kind::Array;
         let (missing, lines, scrub) = (Vec::new(), String::new(), is_array.then(scrub::Figures::default));
         let gauges = vec![(format!("disk of {name}"), Arc::default())];
         let drive = DriveCondition { name: "a \"b\"\n".to_owned(), up: false, leaving: false, slow: true };
         let condition = is_array.then(|| Condition { drives: vec![drive], ..Condition::default() });
         Self {
             name: name.to_owned(),
-            is_array,
+            kind,
             state: State::Serving,
             missing,
             damage: Arc::default(),
@@ -193,6 +198,7 @@ impl Figures {
                 Some(Self::Objects(Box::new((stats, usage)), drives))
             }
             keeper::Watched::Array(array) => Some(Self::Array(Box::new(array.client.figures().await.ok()?))),
+            keeper::Watched::Blue(blue) => Some(Self::Blue(Box::new(blue.client.figures().await.ok()?))),
         }
     }
 }
@@ -204,8 +210,9 @@ mod tests {
     /// SV-LIVE-1.
     #[test]
     fn one_engine_that_hangs_is_told_and_ends_no_other() {
-        let array =
-            |name: &str, answers: bool| Answer::for_test(name, true, answers.then(|| Figures::Array(Box::default())));
+        let array = |name: &str, answers: bool| {
+            Answer::for_test(name, Kind::Array, answers.then(|| Figures::Array(Box::default())))
+        };
         let answers = Answers(vec![array("one", true), array("two", false)]);
         assert!(!answers.is_dead() && !answers.all_serve());
         assert_eq!(answers.silent().collect::<Vec<_>>(), ["two"]);

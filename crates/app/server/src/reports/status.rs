@@ -8,14 +8,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use shingle_array_store::Condition;
+use shingle_blue_objects::BlueFigures;
 use tokio::net::UnixListener;
 
+use crate::engines::keeper::Kind;
 use crate::error::{Error, Result};
 use crate::reports::answers::{Answer, Answers, Figures, Watched};
+use crate::reports::gauges::Gauges;
 use crate::reports::health::{Missing, State, utc};
 use crate::volumes::Standing;
 
@@ -148,7 +152,11 @@ impl VolumeStatus {
 
 impl EngineStatus {
     fn of(answer: Answer, condition: Option<Condition>) -> Self {
-        let kind = if answer.is_array { "array" } else { "drives" };
+        let kind = match answer.kind {
+            Kind::Drives => "drives",
+            Kind::Array => "array",
+            Kind::Blue => "blue",
+        };
         let (state, reason) = match (answer.state, &answer.figures) {
             (State::Opening(doing), _) => ("opening", Some(doing)),
             (State::Failed(_, why), _) => ("failed", Some(why)),
@@ -208,6 +216,7 @@ impl EngineStatus {
                     capacity_bytes: figures.array.capacity,
                 });
             }
+            Some(Figures::Blue(figures)) => status.add_blue(figures, &answer.gauges),
             None => {}
         }
         if let Some(condition) = condition {
@@ -233,6 +242,30 @@ impl EngineStatus {
             });
         }
         status
+    }
+
+    /// Adds the space and the drive of a blue store.
+    fn add_blue(&mut self, figures: &BlueFigures, gauges: &[(String, Arc<Gauges>)]) {
+        let BlueFigures { store, objects, .. } = figures;
+        let (live_bytes, capacity_bytes) = (store.live_bytes, store.capacity_bytes);
+        self.space = Some(Space { objects: *objects, live_bytes, capacity_bytes });
+        for (drive, gauges) in gauges {
+            let write_errors = gauges.writes.errors.load(Relaxed);
+            self.problems.extend(since_start(drive, write_errors, ["failed write", "failed writes"]));
+            if store.zones_broken > 0 {
+                let (zones, are) =
+                    (store.zones_broken, if store.zones_broken == 1 { "zone takes" } else { "zones take" });
+                self.problems.push(format!("drive {drive}: {zones} {are} no more writes"));
+            }
+            self.drives.push(DriveStatus {
+                drive: drive.clone(),
+                state: "up",
+                since: None,
+                free_bytes: Some(store.capacity_bytes.saturating_sub(store.live_bytes)),
+                write_errors: Some(write_errors),
+                corrupt_reads: None,
+            });
+        }
     }
 
     /// Adds the problems of an array's drives, and the progress of a rebuild.
@@ -389,7 +422,7 @@ mod tests {
             lost_members: 60,
             rebuilding: Some((progress, Duration::from_secs(7200))),
         };
-        let status = EngineStatus::of(Answer::for_test("shelf", true, None), Some(condition));
+        let status = EngineStatus::of(Answer::for_test("shelf", Kind::Array, None), Some(condition));
         assert_eq!(
             status.problems,
             [
@@ -401,7 +434,7 @@ mod tests {
         );
         for (lost_members, words) in [(1, "1 zone waits to be rebuilt"), (2, "2 zones wait to be rebuilt")] {
             let condition = Condition { drives: vec![], lacking: 0, lost_members, rebuilding: None, parity: 2 };
-            let status = EngineStatus::of(Answer::for_test("shelf", true, None), Some(condition));
+            let status = EngineStatus::of(Answer::for_test("shelf", Kind::Array, None), Some(condition));
             assert_eq!(status.problems, [words]);
         }
         let words = |count| since_start("d", count, ["failed write", "failed writes"]);

@@ -3,7 +3,6 @@
 //! All numbers are little-endian or of variable length. Everything here was framed and checked by crate `record` already; a value that
 //! makes no sense all the same is an error, never a panic.
 
-mod number;
 mod op;
 mod superblock;
 

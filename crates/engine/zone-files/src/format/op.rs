@@ -3,9 +3,9 @@
 
 use shingle_base::ZoneId;
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, take, take_u32};
 use shingle_runtime::UnixTime;
 
-use super::number::{put, take, take_u32};
 use crate::config::{FileKind, WriteLifetime};
 use crate::extent::Extent;
 

@@ -272,6 +272,10 @@ fn amplification_of_two_kinds(hints: bool, seed: u64) -> f64 {
 #[test]
 fn two_kinds() {
     for seed in [1, 2] {
-        println!("{seed}: hints {:.3}, none {:.3}", amplification_of_two_kinds(true, seed), amplification_of_two_kinds(false, seed));
+        println!(
+            "{seed}: hints {:.3}, none {:.3}",
+            amplification_of_two_kinds(true, seed),
+            amplification_of_two_kinds(false, seed)
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, take, take_count, take_u32};
 
-use super::number::{put, take, take_count, take_u32};
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
 use crate::blob::ranges::Counts;
 use crate::blob::{BLOB_MAX, BLOCK, Blob, Place, State, UNIT_SHIFT_MAX};

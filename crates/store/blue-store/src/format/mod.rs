@@ -4,7 +4,6 @@
 
 pub(crate) mod blob;
 pub(crate) mod key;
-pub(crate) mod number;
 pub(crate) mod object;
 pub(crate) mod shard;
 pub(crate) mod superblock;

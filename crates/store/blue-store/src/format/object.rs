@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, put_bytes, take, take_bytes, take_count, take_u32};
 
 use super::VALUE_VERSION;
-use super::number::{put, put_bytes, take, take_bytes, take_count, take_u32};
 use crate::hints::Hints;
 
 /// Names and values of attributes.

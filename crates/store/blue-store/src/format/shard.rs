@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, take_count, take_u32};
 
 use super::VALUE_VERSION;
 use super::blob::{put_blob, take_blob};
-use super::number::{put, take_count, take_u32};
 use crate::blob::Blob;
 use crate::map::{Extents, range_of};
 
@@ -80,7 +80,7 @@ pub(crate) fn decode(shard: u32, bytes: &[u8]) -> Option<ShardRecord> {
     let count = take_count(&mut fields)?;
     let mut blobs = Vec::with_capacity(count);
     for _ in 0..count {
-        blobs.push(match super::number::take(&mut fields)?.checked_sub(1) {
+        blobs.push(match shingle_record::number::take(&mut fields)?.checked_sub(1) {
             None => BlobRef::Own(take_blob(&mut fields)?),
             Some(number) => BlobRef::Shared(number),
         });

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, put_bytes, take, take_bytes, take_u32};
 
 use super::VALUE_VERSION;
 use super::blob::{put_blob, put_counts, take_blob, take_counts};
 use super::key::{object, parse_object};
-use super::number::{put, put_bytes, take, take_bytes, take_u32};
 use crate::blob::Blob;
 use crate::ids::{BITS_MAX, ObjectId};
 

@@ -154,7 +154,7 @@ impl Engine {
         plan::check(operations, &mut sizes)?;
         let omaps = self.omaps_for(collection, operations, &objects).await?;
         let metadata = plan::metadata(operations, self.drive.layout.small);
-        if metadata > 0 && self.kv.room() < metadata + METADATA_MARGIN {
+        if metadata > 0 && !transaction.reserve && self.kv.room() < metadata + METADATA_MARGIN {
             return Err(BlueError::new(BlueErrorKind::NoSpace, "the metadata have no room for more; remove objects"));
         }
         let blocks = plan::blocks(operations);

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use shingle_base::Crc;
 use shingle_base::wire::Fields;
+use shingle_record::number::{put, put_bytes, take, take_bytes};
 
 use super::super::Change;
-use crate::format::number::{put, put_bytes, take, take_bytes};
 
 /// Bytes of a record's head.
 pub(super) const HEAD: usize = 16;

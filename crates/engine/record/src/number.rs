@@ -1,9 +1,10 @@
-//! Numbers of variable length: seven bits a byte, the lowest first; the highest bit says that more follow.
+//! Numbers of variable length, and strings of bytes behind their length: seven bits of a number in a byte, the lowest first; the highest bit
+//! says that more follow.
 
 use shingle_base::wire::Fields;
 
 /// Adds a number.
-pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
+pub fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -12,7 +13,7 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Reads a number below 2^63; `None` if its bytes end too early, or are more than it takes.
-pub(crate) fn take(fields: &mut Fields<'_>) -> Option<u64> {
+pub fn take(fields: &mut Fields<'_>) -> Option<u64> {
     let mut number = 0;
     for shift in (0..63).step_by(7) {
         let byte = fields.u8()?;
@@ -25,24 +26,24 @@ pub(crate) fn take(fields: &mut Fields<'_>) -> Option<u64> {
 }
 
 /// Reads a number that fits 32 bits.
-pub(crate) fn take_u32(fields: &mut Fields<'_>) -> Option<u32> {
+pub fn take_u32(fields: &mut Fields<'_>) -> Option<u32> {
     u32::try_from(take(fields)?).ok()
 }
 
 /// Reads the number of things that follow, each of which takes a byte at least: none makes its reader allocate without bound.
-pub(crate) fn take_count(fields: &mut Fields<'_>) -> Option<usize> {
+pub fn take_count(fields: &mut Fields<'_>) -> Option<usize> {
     let count = usize::try_from(take(fields)?).ok()?;
     (count <= fields.rest().len()).then_some(count)
 }
 
 /// Adds a string of bytes behind its length.
-pub(crate) fn put_bytes(bytes: &mut Vec<u8>, value: &[u8]) {
+pub fn put_bytes(bytes: &mut Vec<u8>, value: &[u8]) {
     put(bytes, value.len() as u64);
     bytes.extend_from_slice(value);
 }
 
 /// Reads a string of bytes.
-pub(crate) fn take_bytes<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+pub fn take_bytes<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let length = take_count(fields)?;
     fields.bytes(length)
 }

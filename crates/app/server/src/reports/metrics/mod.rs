@@ -1,6 +1,8 @@
 //! Figures in the Prometheus text format: a small set, kept by hand. Base units, `_total` on counters.
 
-use std::fmt::{Display, Write};
+mod blue;
+mod text;
+
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,32 +14,13 @@ use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::{GatewayMetrics, LATENCY_BOUNDS_S};
 use shingle_store_api::StoreUsage;
 
+use self::text::Text;
 use crate::engines::drive::{DriveView, Sample};
+use crate::engines::keeper::Kind;
 use crate::engines::scrub;
 use crate::reports::answers::{Answer, Answers, Figures};
 use crate::reports::damage::Damage;
 use crate::reports::gauges::{BOUNDS_S, Commands};
-
-/// The text being written.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.0 += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        // Writing to memory cannot fail.
-        let _ = writeln!(self.0, "{name}{labels} {value}");
-    }
-
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        self.sample(name, "", value);
-    }
-}
 
 /// All figures.
 pub(crate) fn render(gateway: &GatewayMetrics, memory: &Memory, answers: &Answers) -> String {
@@ -54,12 +37,13 @@ pub(crate) fn render(gateway: &GatewayMetrics, memory: &Memory, answers: &Answer
             render_drives(&mut text, drives);
         }
     }
-    let arrays: Vec<_> = answers.0.iter().filter(|answer| answer.is_array).map(ArrayAnswer::of).collect();
+    let arrays: Vec<_> = answers.0.iter().filter(|answer| answer.kind == Kind::Array).map(ArrayAnswer::of).collect();
     render_arrays(&mut text, &arrays);
     render_scrubs(&mut text, &arrays);
     render_array_drives(&mut text, answers);
+    blue::render(&mut text, answers);
     render_devices(&mut text, answers);
-    text.0
+    text.done()
 }
 
 /// An array's name, its figures if it answers, and those of verifying it if it is open.
@@ -79,7 +63,7 @@ impl<'a> ArrayAnswer<'a> {
 fn render_drives_up(text: &mut Text, answers: &Answers) {
     let name = "shingle_drive_up";
     let mut named = false;
-    for answer in answers.0.iter().filter(|answer| !answer.is_array) {
+    for answer in answers.0.iter().filter(|answer| answer.kind == Kind::Drives) {
         if !std::mem::replace(&mut named, true) {
             text.family(name, "gauge", "1 if the object store has the drive.");
         }
@@ -463,13 +447,14 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_figure_of_a_declared_family() {
-        let answer = |name: &str, is_array, figures| Answer::for_test(name, is_array, figures);
+        let answer = |name: &str, kind, figures| Answer::for_test(name, kind, figures);
         let objects = Figures::Objects(Box::new((ObjectStats::default(), StoreUsage::default())), Vec::new());
         let array = Figures::Array(Box::default());
         let answers = Answers(vec![
-            answer("drives", false, Some(objects)),
-            answer("shelf", true, Some(array)),
-            answer("away", true, None),
+            answer("drives", Kind::Drives, Some(objects)),
+            answer("shelf", Kind::Array, Some(array)),
+            answer("away", Kind::Array, None),
+            answer("one", Kind::Blue, Some(Figures::Blue(Box::default()))),
         ]);
         answers.0[0].damage.checked(true, [("b".to_owned(), "k".to_owned())], 2);
         let memory = Memory::new(64 << 20, 4);
@@ -490,6 +475,7 @@ mod tests {
             }
         }
         assert!(families.contains("shingle_store_objects") && families.contains("shingle_array_sets"));
+        assert!(text.contains("shingle_blue_capacity_bytes{blue=\"one\"} 0\n"));
         assert!(text.contains("shingle_array_scrub_left_sets{array=\"away\"} 0\n"));
         assert!(text.contains("shingle_engine_damaged_objects{engine=\"drives\"} 1\n"));
         assert!(text.contains("shingle_engine_damaged_places{engine=\"drives\"} 2\n"));

@@ -1,0 +1,73 @@
+//! `shingle blue check`: names, metadata and zones against each other, and with `--deep` all data. Nothing is written.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use shingle_base::ByteSize;
+use shingle_blue_objects::{Checked, check};
+use shingle_blue_store::ShortZone;
+use shingle_store_api::{Finding, Touched};
+
+use super::opened::examined;
+use crate::failure::{Failure, Outcome, status};
+use crate::findings::{findings_json, words_of};
+use crate::output::{Progress, counted};
+
+#[derive(Args)]
+pub(crate) struct Check {
+    /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
+    #[arg(value_name = "DRIVE")]
+    drive: PathBuf,
+    /// Read and verify all data, too.
+    #[arg(long)]
+    deep: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Outcome {
+        let (drive, deep) = (&self.drive, self.deep);
+        let checked = shingle_runtime::real::run(|rt| async move {
+            let (store, report) = examined(drive, &rt).await?;
+            let mut line = Progress::new();
+            let told = |at: shingle_blue_objects::Progress| line.show_bytes(at.done_bytes, at.all_bytes);
+            let mut checked = check(&store, deep, told).await.map_err(|error| Failure::from(error).not_run())?;
+            checked.findings.extend(report.short.iter().map(short));
+            Ok::<_, Failure>((store.id().to_string(), checked))
+        });
+        let (store, checked) = checked.map_err(|error| Failure::from(error).not_run())??;
+        let clean = checked.findings.is_empty();
+        let Checked { findings, buckets, objects, bytes, uploads, going } = checked;
+        if self.json {
+            say!(
+                "{}",
+                json!({ "clean": clean, "repaired": 0, "damage": words_of(&[&findings]),
+                        "findings": findings_json(&[("damage", &findings)]), "store": store, "buckets": buckets,
+                        "objects": objects, "object_bytes": bytes, "uploads": uploads, "going": going, "deep": deep })
+            );
+        } else {
+            let verified = if deep { "verified" } else { "whose bytes were not read" };
+            let (objects, buckets) = (counted(objects, "object"), counted(buckets, "bucket"));
+            say!("{objects} of {} in {buckets}, {verified}", ByteSize(bytes));
+            if going > 0 {
+                say!("{} to be removed by the next opening", counted(going, "deleted object or part"));
+            }
+            findings.iter().for_each(|finding| say!("damaged: {finding}"));
+            say!("{}", if clean { "clean" } else { "damage is left: restore what is named above from another copy" });
+        }
+        if clean { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
+    }
+}
+
+/// A zone that lost its end.
+fn short(zone: &ShortZone) -> Finding {
+    let ShortZone { zone, named, written, holders } = zone;
+    let place = format!(
+        "data zone {zone}: {named} blocks were written, and the drive has {written}, of {}",
+        holders.join(", ")
+    );
+    Finding::at(place, Touched::untold())
+}

@@ -1,0 +1,61 @@
+//! Number of objects: counted once in the background after opening, and kept from then on.
+
+use std::rc::Rc;
+
+use super::Core;
+use crate::format::Record;
+use crate::ids;
+
+/// Names looked at between two looks at whether others have something to do.
+pub(super) const PAGE: usize = 64;
+
+impl Core {
+    pub(super) async fn count(self: Rc<Self>) {
+        let mut last: Option<String> = None;
+        loop {
+            // Buckets that come meanwhile are counted if their turn has not passed, and kept by their changes if it has.
+            let next = self.names.all().into_iter().map(|bucket| bucket.name).find(|name| last.as_ref() < Some(name));
+            let Some(bucket) = next else {
+                self.tally.begin_page();
+                return self.tally.end_page(std::iter::empty(), None);
+            };
+            if !self.count_bucket(&bucket).await {
+                return;
+            }
+            last = Some(bucket);
+        }
+    }
+
+    /// False if the count is over.
+    async fn count_bucket(&self, bucket: &str) -> bool {
+        let mut from = Vec::new();
+        while !self.closing.get() {
+            self.tally.begin_page();
+            let page = match self.bucket_number(bucket) {
+                Ok(number) => self.store.omap_list(&ids::names(number), &from, PAGE).await,
+                // One that has gone meanwhile has no objects.
+                Err(_) => Ok(Vec::new()),
+            };
+            let page = match page {
+                Ok(page) => page,
+                Err(_) if self.bucket_number(bucket).is_err() => Vec::new(),
+                Err(error) => {
+                    tracing::warn!(%error, "objects could not be counted");
+                    return false;
+                }
+            };
+            let last = page.last().map(|(name, _)| name.clone());
+            // One that is spoilt is counted as one of no bytes.
+            let size = |value: &[u8]| Record::decode_object(value).map_or(0, |record| record.size);
+            let named = |name: &[u8]| [bucket.as_bytes(), b"\0", name].concat();
+            let sizes = page.iter().map(|(name, value)| (named(name), size(value)));
+            // The end of a bucket is behind all of its keys.
+            let upto = last.as_ref().map_or_else(|| [bucket.as_bytes(), b"\x01"].concat(), |last| named(last));
+            self.tally.end_page(sizes, Some(upto));
+            let Some(last) = last else { return true };
+            from = [&last[..], b"\0"].concat();
+            self.rt.yield_now().await;
+        }
+        false
+    }
+}

@@ -1,0 +1,98 @@
+//! Removing bytes that nobody names any more, behind everyone's back. The list is durable, so what is on it at a power cut goes after the
+//! next opening. (BO-OBJ-4)
+
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{join_all, select};
+use shingle_blue_store::BlueErrorKind;
+use shingle_store_api::StoreResult;
+
+use super::Core;
+use super::counting::PAGE;
+use crate::format::{Held, Record};
+use crate::ids;
+
+impl Core {
+    /// A reader of these bytes has gone.
+    pub(super) fn unpin(&self, number: u64) {
+        if self.pins.unpin(number) {
+            self.purge.wake();
+        }
+    }
+
+    pub(super) async fn run_purge(self: Rc<Self>) {
+        loop {
+            let wanted = self.purge.wanted();
+            if self.closing.get() {
+                return;
+            }
+            let batch = self.purge.batch(|held| !self.pins.is_pinned(held.number()));
+            if batch.is_empty() {
+                wanted.await;
+                continue;
+            }
+            let mut failed = false;
+            let results = join_all(batch.iter().map(|held| self.remove_bytes(*held))).await;
+            for (held, result) in batch.into_iter().zip(results) {
+                match result {
+                    Ok(()) => self.purge.gone(&held),
+                    Err(error) => {
+                        if !failed {
+                            tracing::warn!(%error, "bytes that nobody names could not be removed; it is tried again");
+                        }
+                        failed = true;
+                    }
+                }
+            }
+            if failed {
+                // Ends early when the owner does.
+                let (pause, wanted) = (pin!(self.rt.sleep(self.options.purge_pause)), pin!(self.closing.wanted()));
+                select(pause, wanted).await;
+            }
+        }
+    }
+
+    /// Removes bytes, and takes them from the list.
+    async fn remove_bytes(self: &Rc<Self>, held: Held) -> StoreResult<()> {
+        // A reader that has looked their name up before it went, and has not pinned them yet, waits and looks again.
+        let _going = self.pins.going(held.number());
+        if let Held::Upload(id) = held {
+            self.remove_parts(id).await?;
+        }
+        let mut change = self.change();
+        match held {
+            Held::Blob(blob) => change.remove(&self.pieces(blob).await?),
+            Held::Upload(id) => match self.store.stat(&ids::parts(id)).await {
+                Ok(_) => change.remove(&[ids::parts(id)]),
+                Err(error) if error.kind == BlueErrorKind::NotFound => {}
+                Err(error) => return Err(self.failed(error)),
+            },
+        }
+        change.transaction.omap_remove(&ids::going(), held.key());
+        change.submit().await
+    }
+
+    /// Removes all parts of an upload but its list of them.
+    async fn remove_parts(self: &Rc<Self>, id: u64) -> StoreResult<()> {
+        let index = ids::parts(id);
+        loop {
+            let page = match self.store.omap_list(&index, b"", PAGE).await {
+                Err(error) if error.kind == BlueErrorKind::NotFound => return Ok(()),
+                page => page.map_err(|error| self.failed(error))?,
+            };
+            if page.is_empty() {
+                return Ok(());
+            }
+            let mut change = self.change();
+            for (name, value) in page {
+                // A value that is spoilt leaves pieces behind, which a check finds.
+                if let Ok(Record { held: Some(Held::Blob(blob)), .. }) = Record::decode_part(&value) {
+                    change.remove(&self.pieces(blob).await?);
+                }
+                change.transaction.omap_remove(&index, name);
+            }
+            change.submit().await?;
+        }
+    }
+}
