@@ -384,6 +384,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "shingle lab run block-replay --trace web.csv --format msr --pace depth:31",
                 "a trace on drives of every kind",
             ),
+            ("shingle lab run rocksdb-hmsmr --trace mine.calls.gz", "RocksDB's own calls"),
         ],
     ),
     (
