@@ -1,6 +1,8 @@
 //! Tables in memory, block by block, as a page cache has files of the machine. (Dissertation, section 5.4.3; there, whole files in the
 //! order in which they came.)
 //!
+//! What is written is there, too: compactions read what was written last.
+//!
 //! Scans do not push out what is used often: a block stays for long only if it is asked for again (S3-FIFO, `quick_cache`).
 
 use bytes::Bytes;

@@ -121,7 +121,9 @@ impl Replay {
     fn calls(&self) -> Outcome<Option<Arc<Recording>>> {
         let Some(file) = &self.trace else { return Ok(None) };
         if self.format.is_some() || self.volume.is_some() || self.pace.is_some() || self.loops != 1 {
-            return Err(Failure::new("--format, --volume, --pace and --loops are for block traces, and this one is of file calls"));
+            return Err(Failure::new(
+                "--format, --volume, --pace and --loops are for block traces, and this one is of file calls",
+            ));
         }
         Ok(Some(Arc::new(calls::read::load(file)?)))
     }

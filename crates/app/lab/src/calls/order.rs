@@ -123,7 +123,11 @@ impl Order<'_> {
         let thread = &self.threads[call.thread as usize];
         let idle = call.start().saturating_sub(thread.ended);
         let waited = idle.saturating_sub(call.worked + call.queued);
-        let turn = if waited < WAITS_MIN { None } else { self.last_before(&self.turns, call, thread.ended, Some(call.thread)) };
+        let turn = if waited < WAITS_MIN {
+            None
+        } else {
+            self.last_before(&self.turns, call, thread.ended, Some(call.thread))
+        };
         let wait = match turn {
             Some(turn) => {
                 let since = call.start() - self.call(turn).map_or(0, |turn| turn.end);
@@ -163,9 +167,8 @@ impl Order<'_> {
         let mut after = Vec::new();
         let files = if call.kind == Kind::SyncNames { [None, None] } else { [Some(call.file), call.replaces] };
         for uses in files.into_iter().flatten().filter_map(|file| self.files.get(file as usize)) {
-            let others = |at: &u32| {
-                self.call(*at).is_some_and(|other| other.thread != call.thread && other.end <= call.start())
-            };
+            let others =
+                |at: &u32| self.call(*at).is_some_and(|other| other.thread != call.thread && other.end <= call.start());
             if call.kind == Kind::Delete || call.replaces.is_some() {
                 after.extend(uses.last.values().copied().filter(others));
             } else {
@@ -179,7 +182,8 @@ impl Order<'_> {
     fn note(&mut self, at: u32, call: &Call, is: Use) {
         if let Some(uses) = self.files.get_mut(call.file as usize).filter(|_| call.kind != Kind::SyncNames) {
             uses.last.insert(call.thread, at);
-            if !matches!(call.kind, Kind::Read { .. } | Kind::Open | Kind::Delete | Kind::Expect(_) | Kind::Lifetime(_)) {
+            if !matches!(call.kind, Kind::Read { .. } | Kind::Open | Kind::Delete | Kind::Expect(_) | Kind::Lifetime(_))
+            {
                 uses.changes.push(at);
             }
         }

@@ -124,7 +124,8 @@ impl<F: Files> Player<F> {
 
     async fn thread(&self, calls: &[u32]) -> Result<(), LabError> {
         for &at in calls {
-            let (Some(call), Some(before)) = (self.recording.calls.get(at as usize), self.order.get(at as usize)) else {
+            let (Some(call), Some(before)) = (self.recording.calls.get(at as usize), self.order.get(at as usize))
+            else {
                 continue;
             };
             let last = self.now();
@@ -150,7 +151,11 @@ impl<F: Files> Player<F> {
                 let stalled = self.now().saturating_sub(last + work);
                 self.stalled.set(self.stalled.get() + Duration::from_nanos(stalled));
             }
-            if logs { self.log(call, work + (nanos(call.took) as f64 * ran) as u64).await? } else { self.files.perform(&self.recording, call).await? }
+            if logs {
+                self.log(call, work + (nanos(call.took) as f64 * ran) as u64).await?
+            } else {
+                self.files.perform(&self.recording, call).await?
+            }
             self.end(at);
         }
         Ok(())

@@ -64,7 +64,9 @@ pub fn parse(text: Box<dyn Read>) -> Result<Recording, LabError> {
     let mut lines = Lines::new(Box::new(BufReader::new(text)));
     let failed = |error: shingle_block_trace::TraceError| LabError(error.0);
     if lines.next_line().map_err(failed)? != Some(FIRST) {
-        return Err(LabError(format!("its first line is not `{FIRST}`: it is no recording of file calls of version 1")));
+        return Err(LabError(format!(
+            "its first line is not `{FIRST}`: it is no recording of file calls of version 1"
+        )));
     }
     let mut reader = Reader::default();
     loop {

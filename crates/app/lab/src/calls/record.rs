@@ -87,7 +87,8 @@ pub enum Use {
 impl Use {
     /// That of a name.
     pub fn of(name: &str) -> Self {
-        let numbered = |end| name.strip_suffix(end).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let numbered =
+            |end| name.strip_suffix(end).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
         if numbered(".log") {
             Self::Log
         } else if numbered(".sst") {

@@ -174,7 +174,8 @@ impl Core {
                 }
             }
             self.shrink(resident, files);
-            let places = missing.into_iter().flat_map(|(first, last)| file.extents.places(&(first as u32..last as u32)));
+            let places =
+                missing.into_iter().flat_map(|(first, last)| file.extents.places(&(first as u32..last as u32)));
             places.map(|run| (run.at, run.blocks)).collect()
         };
         self.drive.read_runs(runs).await

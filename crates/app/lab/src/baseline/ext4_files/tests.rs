@@ -240,7 +240,8 @@ fn what_memory_has_no_room_for_is_read_from_the_drive() {
         files.read(file, 5 << 10, 10).await.unwrap();
         assert_eq!(store.taken(), [], "the rest of what was read ahead is there, too");
         files.read(file, 0, 4 << 20).await.unwrap();
-        let read: u64 = store.taken().iter().map(|call| if let Call::Read { blocks, .. } = call { *blocks } else { 0 }).sum();
+        let read: u64 =
+            store.taken().iter().map(|call| if let Call::Read { blocks, .. } = call { *blocks } else { 0 }).sum();
         assert_eq!(read, 1024 - 32);
     });
 }

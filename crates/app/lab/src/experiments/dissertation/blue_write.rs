@@ -63,8 +63,7 @@ fn measure(
         let count = all / size;
         let took = write_all(rt, &objects, (0, count), size, WRITERS).await?;
         rt.sleep(QUIET).await;
-        let (reading, _) =
-            read_some(rt, &objects, (count, reads), (size, READERS), (seed, |_| true)).await?;
+        let (reading, _) = read_some(rt, &objects, (count, reads), (size, READERS), (seed, |_| true)).await?;
         Ok(((count * size) as f64 / 1e6 / took, reads as f64 / reading))
     })
 }
@@ -120,9 +119,12 @@ fn rows(found: &[Vec<(f64, f64)>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, (mib, systems)) in SIZES_MIB.iter().zip(found).enumerate() {
         let [cmr, dm, paper, ours] = systems[..] else { continue };
-        let row = |what: &str, system: &str| Row::new(format!("{what}, {mib} MiB, {system} over CMR"), "x", Better::Higher);
+        let row =
+            |what: &str, system: &str| Row::new(format!("{what}, {mib} MiB, {system} over CMR"), "x", Better::Higher);
         let rate = |found: (f64, f64)| format!("{:.0} MB/s and {:.0} reads/s", found.0, found.1);
-        rows.push(row("objects written", "DM-SMR").paper(PAPER_DM[at].0, 0.15).paper_config(dm.0 / cmr.0).note(rate(dm)));
+        rows.push(
+            row("objects written", "DM-SMR").paper(PAPER_DM[at].0, 0.15).paper_config(dm.0 / cmr.0).note(rate(dm)),
+        );
         rows.push(
             row("objects written", "HM-SMR")
                 .paper_at_least(1.0)
@@ -133,7 +135,10 @@ fn rows(found: &[Vec<(f64, f64)>]) -> Vec<Row> {
         );
         rows.push(row("objects read", "DM-SMR").paper(PAPER_DM[at].1, 0.15).paper_config(dm.1 / cmr.1));
         rows.push(
-            row("objects read", "HM-SMR").paper(PAPER_HM_READ[at], 0.15).paper_config(paper.1 / cmr.1).ours(ours.1 / cmr.1),
+            row("objects read", "HM-SMR")
+                .paper(PAPER_HM_READ[at], 0.15)
+                .paper_config(paper.1 / cmr.1)
+                .ours(ours.1 / cmr.1),
         );
     }
     rows

@@ -62,9 +62,7 @@ fn options(configuration: Configuration) -> Options {
     let options = Options { cache_bytes: 8 << 20, ..Options::default() };
     match configuration {
         Configuration::Ours => options,
-        Configuration::Paper => {
-            Options { placement: Placement::LowestZoneFirst, victims: Victims::Greedy, ..options }
-        }
+        Configuration::Paper => Options { placement: Placement::LowestZoneFirst, victims: Victims::Greedy, ..options },
     }
 }
 

@@ -67,7 +67,7 @@ fn systems(context: &Context, load: &Load) -> Result<Vec<System>, LabError> {
         add(SYNC, Gathering::Waiting, Caching::Nothing);
         add(ASYNC, Gathering::GoingOn, Caching::Nothing);
         add(CACHED, Gathering::GoingOn, Caching::WholeTables(memory));
-        add(OURS, Gathering::Moment, Caching::Blocks { bytes: memory, written: false });
+        add(OURS, Gathering::Moment, Caching::Blocks(memory));
     }
     Ok(systems)
 }
@@ -106,7 +106,12 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     };
     let figures = vec![
         found.bars(NAME),
-        figure("inserts", format!("RocksDB's inserts: bytes to the log, {} (Figures 5.8 to 5.10)", load.name), "MB/s", inserts),
+        figure(
+            "inserts",
+            format!("RocksDB's inserts: bytes to the log, {} (Figures 5.8 to 5.10)", load.name),
+            "MB/s",
+            inserts,
+        ),
         figure("zones", "RocksDB's inserts: zones that are not empty (Figure 5.9 d)".to_owned(), "zones", zones),
     ];
     let rows = rocksdb_rows::rows(&found, &load, context);

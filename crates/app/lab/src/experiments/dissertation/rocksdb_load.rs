@@ -1,9 +1,10 @@
 //! RocksDB's load: a recording, and the sizes that go with it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::calls::own;
-use crate::calls::record::{Kind, Recording, Use};
+use crate::calls::record::{Call, FileNumber, Kind, Recording, Use};
 use crate::context::Context;
 use crate::error::LabError;
 
@@ -34,11 +35,13 @@ impl Load {
                 (own::NAME.to_owned(), own::recording()?.beginning(share))
             }
         };
-        let asked = recording.calls.iter().filter(|call| recording.is(call) == Use::Table).filter_map(|call| match call.kind {
-            Kind::Expect(bytes) => Some(bytes),
-            _ => None,
-        });
-        let table = asked.max().ok_or_else(|| LabError("the recording makes no tables: it is none of RocksDB".to_owned()))?;
+        let asked =
+            recording.calls.iter().filter(|call| recording.is(call) == Use::Table).filter_map(|call| match call.kind {
+                Kind::Expect(bytes) => Some(bytes),
+                _ => None,
+            });
+        let table =
+            asked.max().ok_or_else(|| LabError("the recording makes no tables: it is none of RocksDB".to_owned()))?;
         let table_mib = (table as f64 / ASKED / f64::from(1 << 20)).round().clamp(4.0, 1024.0) as u32;
         Ok(Self { name, recording: Rc::new(recording), table_mib })
     }
@@ -62,15 +65,48 @@ impl Load {
         most
     }
 
-    /// Bytes of zones as long as the longest table, over those of the tables in them, where each table has zones of its own.
-    pub(super) fn padded(&self) -> f64 {
-        let mut sizes = std::collections::BTreeMap::new();
+    /// Bytes of the zones that logs and tables have, each of its own, over those of all files (section 5.4.1): when the inserts end, and when
+    /// all is done.
+    pub(super) fn own_zones(&self) -> (f64, f64) {
+        let zone = self.longest_table();
+        let calls = &self.recording.calls;
+        let logged = |call: &Call| matches!(call.kind, Kind::Append(_)) && self.recording.is(call) == Use::Log;
+        let inserted = calls.iter().rposition(logged).map_or(0, |last| last + 1);
+        let over = |calls: &[Call]| {
+            let mut sizes = BTreeMap::new();
+            for call in calls {
+                match call.kind {
+                    Kind::Append(bytes) => *sizes.entry(call.file).or_insert(0u64) += bytes,
+                    Kind::Delete => drop(sizes.remove(&call.file)),
+                    _ => {}
+                }
+            }
+            let whole = |(file, bytes): (&FileNumber, &u64)| {
+                let is = self.recording.files.get(*file as usize).map_or(Use::Other, |file| file.is);
+                if matches!(is, Use::Log | Use::Table) { bytes.next_multiple_of(zone) } else { *bytes }
+            };
+            sizes.iter().map(whole).sum::<u64>() as f64 / sizes.values().sum::<u64>().max(1) as f64
+        };
+        (over(calls.get(..inserted).unwrap_or_default()), over(calls))
+    }
+
+    fn table_sizes(&self) -> BTreeMap<FileNumber, u64> {
+        let mut sizes = BTreeMap::new();
         for call in &self.recording.calls {
             if let (Kind::Append(bytes), Use::Table) = (&call.kind, self.recording.is(call)) {
                 *sizes.entry(call.file).or_insert(0u64) += bytes;
             }
         }
-        let zone = sizes.values().copied().max().unwrap_or(1);
+        sizes
+    }
+
+    fn longest_table(&self) -> u64 {
+        self.table_sizes().values().copied().max().unwrap_or(1).max(1)
+    }
+
+    /// Bytes of zones as long as the longest table, over those of the tables in them, where each table has zones of its own.
+    pub(super) fn padded(&self) -> f64 {
+        let (sizes, zone) = (self.table_sizes(), self.longest_table());
         (sizes.len() as u64 * zone) as f64 / sizes.values().sum::<u64>() as f64
     }
 

@@ -42,8 +42,8 @@ pub(super) struct Run {
     pub(super) course: Course,
     /// Zones that hold something, by seconds.
     pub(super) zones: Vec<(f64, f64)>,
-    /// The files on zones, once all is done.
-    pub(super) stats: Option<FilesStats>,
+    /// Bytes that files need, by seconds.
+    pub(super) live: Vec<(f64, f64)>,
     /// Blocks that were written, by seconds.
     pub(super) written: Vec<(f64, Written)>,
 }
@@ -67,7 +67,13 @@ impl System {
         Self { name: name.to_owned(), profile: context.used(profile.clone()), files: Over::Ext4(machine) }
     }
 
-    pub(super) fn zones(context: &Context, name: &str, profile: &Profile, gathering: Gathering, caching: Caching) -> Self {
+    pub(super) fn zones(
+        context: &Context,
+        name: &str,
+        profile: &Profile,
+        gathering: Gathering,
+        caching: Caching,
+    ) -> Self {
         context.with_options(name, &(gathering, caching));
         Self { name: name.to_owned(), profile: context.shown(profile.clone()), files: Over::Zones(gathering, caching) }
     }
@@ -123,7 +129,7 @@ async fn on_ext4(
     let watch = Watch::begin(&runtimes.program, move || blocks.written());
     let played = play::play(&runtimes.program, &load.recording, play::Machine::Roomy, Ext4Calls::new(files)).await;
     let written = watch.end().into_iter().filter_map(|(at, written)| Some((at, written?))).collect();
-    Ok(Run { course: played?.0, zones: Vec::new(), stats: None, written })
+    Ok(Run { course: played?.0, zones: Vec::new(), live: Vec::new(), written })
 }
 
 async fn on_zones(
@@ -144,12 +150,13 @@ async fn on_zones(
     let target = ZoneCalls::new(rt, files, gathering, caching);
     let played = play::play(rt, &load.recording, play::Machine::Roomy, target).await;
     let seen = watch.end();
-    let (course, target) = played?;
-    let zones = seen.iter().map(|(at, (stats, _))| (*at, f64::from(stats.zones - stats.zones_free))).collect();
+    let live: Vec<_> = seen.iter().map(|(at, (stats, _))| (*at, stats.live_bytes as f64)).collect();
+    let zones: Vec<_> = seen.iter().map(|(at, (stats, _))| (*at, f64::from(stats.zones - stats.zones_free))).collect();
     let blocks = |stats: &FilesStats| stats.counters.bytes_written.div_ceil(BLOCK_SIZE as u64);
     // What the files were given, in blocks, and what the zones got.
-    let written = |(at, (stats, media)): &(f64, (FilesStats, u64))| (*at, Written { host: blocks(stats), media: *media });
-    Ok(Run { course, zones, stats: Some(target.stats()), written: seen.iter().map(written).collect() })
+    let written =
+        |(at, (stats, media)): &(f64, (FilesStats, u64))| (*at, Written { host: blocks(stats), media: *media });
+    Ok(Run { course: played?.0, zones, live, written: seen.iter().map(written).collect() })
 }
 
 /// The dissertation's HM-SMR drive, with zones as large as a table, and its volatile cache on or off.

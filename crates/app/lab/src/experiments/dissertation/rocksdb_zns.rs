@@ -48,7 +48,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let load = Load::of(context)?;
     let host = Host::linux_6_10();
     context.on_host(host);
-    let blocks = Caching::Blocks { bytes: load.memory_bytes(), written: false };
+    let blocks = Caching::Blocks(load.memory_bytes());
     let systems = [
         System::ext4(context, CONVENTIONAL, &conventional_ssd(&load)?, &load),
         System::zones(context, OURS, &zns(&load)?, Gathering::Moment, blocks),

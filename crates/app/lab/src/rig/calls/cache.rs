@@ -22,14 +22,8 @@ pub enum Caching {
     Nothing,
     /// Whole tables as they are written, up to so many bytes; the first one goes first. (Dissertation, section 5.4.3)
     WholeTables(u64),
-    /// Blocks, up to so many bytes, those that are used again for longer: the cache of the crate `files-server`. With `written`, tables are
-    /// kept as they are written, too.
-    Blocks {
-        /// Bytes.
-        bytes: u64,
-        /// Of what is written, too.
-        written: bool,
-    },
+    /// Blocks that were written or read, up to so many bytes, those that are used again for longer: the cache of the crate `files-server`.
+    Blocks(u64),
 }
 
 /// Blocks in memory; hashed without chance, so that each run is the same.
@@ -46,7 +40,7 @@ pub(super) struct Reader {
 pub(super) enum Tables {
     Nothing,
     Whole { most: u64, held: u64, tables: VecDeque<(FileNumber, u64)> },
-    Blocks { blocks: Blocks, readers: BTreeMap<FileNumber, Reader>, written: bool },
+    Blocks { blocks: Blocks, readers: BTreeMap<FileNumber, Reader> },
 }
 
 impl Tables {
@@ -54,18 +48,23 @@ impl Tables {
         match caching {
             Caching::Nothing => Self::Nothing,
             Caching::WholeTables(most) => Self::Whole { most, held: 0, tables: VecDeque::new() },
-            Caching::Blocks { bytes, written } => {
+            Caching::Blocks(bytes) => {
                 let count = bytes / BLOCK;
-                let blocks =
-                    Cache::with(count as usize, count, UnitWeighter, BuildHasherDefault::default(), DefaultLifecycle::default());
-                Self::Blocks { blocks, readers: BTreeMap::new(), written }
+                let blocks = Cache::with(
+                    count as usize,
+                    count,
+                    UnitWeighter,
+                    BuildHasherDefault::default(),
+                    DefaultLifecycle::default(),
+                );
+                Self::Blocks { blocks, readers: BTreeMap::new() }
             }
         }
     }
 
     /// A table got `length` bytes at `offset`.
     pub(super) fn wrote(&mut self, file: FileNumber, offset: u64, length: u64) {
-        if let Self::Blocks { blocks, written: true, .. } = self {
+        if let Self::Blocks { blocks, .. } = self {
             for block in offset / BLOCK..(offset + length) / BLOCK {
                 blocks.insert((file, block), ());
             }
@@ -103,7 +102,7 @@ impl Tables {
             Self::Nothing => vec![(offset, length)],
             Self::Whole { tables, .. } if tables.iter().any(|(of, _)| *of == file) => Vec::new(),
             Self::Whole { .. } => vec![(offset, length)],
-            Self::Blocks { blocks, readers, .. } => {
+            Self::Blocks { blocks, readers } => {
                 let reader = readers.entry(file).or_default();
                 let in_order = reader.last == Some(offset);
                 reader.ahead = if in_order { (reader.ahead * 2).clamp(AHEAD_MIN, AHEAD_MAX) } else { 0 };
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn blocks_are_read_once_and_ahead_of_one_who_reads_in_order() {
-        let mut tables = Tables::new(Caching::Blocks { bytes: 16 << 20, written: false });
+        let mut tables = Tables::new(Caching::Blocks(16 << 20));
         let size = 8 << 20;
         assert_eq!(tables.missing(1, 5, 100, size), [(0, BLOCK)]);
         assert!(tables.missing(1, 200, 100, size).is_empty());
@@ -157,9 +156,6 @@ mod tests {
         // What was read ahead is there, and more is read ahead the longer it goes on.
         assert_eq!(tables.missing(1, 3 << 20, 1 << 20, size), [((3 << 20) + AHEAD_MIN, (1 << 20) + AHEAD_MIN)]);
         assert_eq!(tables.missing(1, size - 10, 10, size), [(size - BLOCK, BLOCK)]);
-        tables.wrote(2, 0, 1 << 20);
-        assert_eq!(tables.missing(2, 0, 10, size), [(0, BLOCK)]);
-        let mut tables = Tables::new(Caching::Blocks { bytes: 16 << 20, written: true });
         tables.wrote(2, 0, 1 << 20);
         assert!(tables.missing(2, 0, 1 << 20, size).is_empty());
     }

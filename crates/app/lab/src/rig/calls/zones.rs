@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_zone_files::{CreateOptions, File, FileKind, FilesError, FilesStats, WriteLifetime, ZoneFiles};
+use shingle_zone_files::{CreateOptions, File, FileKind, FilesError, WriteLifetime, ZoneFiles};
 
 use super::cache::{Caching, Tables};
 use crate::calls::record::{Call, FileNumber, Kind, Recording, Use};
@@ -80,11 +80,6 @@ impl ZoneCalls {
         let (zeros, tables) = (vec![0; ZEROS].into(), RefCell::new(Tables::new(caching)));
         let (open, failed) = (RefCell::default(), Rc::default());
         Self { rt: rt.clone(), files, gathering, zeros, open, tables, failed }
-    }
-
-    /// The files in numbers.
-    pub fn stats(&self) -> FilesStats {
-        self.files.stats()
     }
 
     fn of(&self, file: FileNumber) -> Result<Open, LabError> {
@@ -188,7 +183,7 @@ impl ZoneCalls {
         match call.kind {
             Kind::Was(bytes) => {
                 self.create(recording, call.file).await?;
-                self.hand_over(&*self.of(call.file)?.file, bytes).await?;
+                self.hand_over(&self.of(call.file)?.file, bytes).await?;
             }
             Kind::Create => {
                 self.busy(0).await;
