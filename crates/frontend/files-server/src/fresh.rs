@@ -10,7 +10,7 @@ use crate::cache::{BLOCK, TableCache};
 #[derive(Default)]
 pub(crate) struct Fresh {
     serial: u64,
-    /// Where the next bytes belong.
+    /// The place of the next bytes.
     end: u64,
     /// Bytes from the last whole block on; none where its first ones are not known.
     edge: Vec<u8>,

@@ -191,7 +191,7 @@ impl Writer {
         self.client.done(Call::Truncate { handle: self.handle, size })?;
         if self.table {
             self.client.cut(self.serial, size);
-            // What follows in the last block is not known to belong to it.
+            // Of the block that is cut, the cache would know the rest alone.
             state.fresh = None;
         }
         lock(&self.shared.answers).written = size;

@@ -290,6 +290,12 @@ fn tables_are_in_memory_once_they_are_written() {
         drop(writer);
         assert!(contents(files, name) == [&table[..], &table].concat());
     }
+    // A table that is gone takes no memory, also while somebody has it open.
+    let (reader, mut first) = (owner.open("/1.sst").unwrap(), [0; 100]);
+    assert!(reader.remembered(0, &mut first));
+    owner.remove("/1.sst").unwrap();
+    assert!(!reader.remembered(0, &mut first));
+    assert_eq!(reader.read(0, &mut first).unwrap(), 100);
     put(&owner, "/000001.log", FileKind::Wal, &[1; 100]);
     assert!(!owner.open("/000001.log").unwrap().remembered(0, &mut [0; 100]), "logs are read once, if ever");
 }

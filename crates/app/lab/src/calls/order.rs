@@ -1,4 +1,4 @@
-//! What each call of a recording waited for: the part of its course that a faster or slower drive does not change.
+//! The order of calls of a recording: what each waited for, whatever the speed of the drive.
 //!
 //! A recording has the times of one drive. Between two calls of a thread there are the processor's work, which takes as long anywhere, and
 //! waiting: for a processor, which is left out, or for another thread. RocksDB's threads wait for each other at few points: where a
@@ -39,11 +39,11 @@ pub struct Before {
     pub queued: u64,
     /// All time since its last call.
     pub idle: u64,
-    /// What it waited for beside it.
+    /// Waiting beside it.
     pub wait: Wait,
 }
 
-/// What a thread waited for.
+/// An event that a thread waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// Time to go by: so many microseconds.
@@ -76,7 +76,7 @@ struct Thread {
     compacts: bool,
 }
 
-/// What comes before each call.
+/// The events before each call.
 pub fn order(recording: &Recording) -> Vec<Before> {
     let mut order = Order {
         recording,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A file, by its place among those of a recording.
 pub type FileNumber = u32;
 
-/// What was asked for.
+/// A request to files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The file was there before, with so many bytes: takes no time.
@@ -37,9 +37,9 @@ pub enum Kind {
     Delete,
     /// Names were made durable.
     SyncNames,
-    /// How long it will live: RocksDB's hint, from 0 (unknown) over 2 (short) to 5 (extreme).
+    /// Its expected lifetime: RocksDB's hint, from 0 (unknown) over 2 (short) to 5 (extreme).
     Lifetime(u8),
-    /// How many bytes it may have.
+    /// Its expected bytes.
     Expect(u64),
 }
 
@@ -50,11 +50,11 @@ pub struct Call {
     pub thread: u32,
     /// Its file; without meaning for [`Kind::SyncNames`].
     pub file: FileNumber,
-    /// What was asked for.
+    /// The request.
     pub kind: Kind,
     /// When it ended, from the beginning of the recording on.
     pub end: u64,
-    /// How long it took.
+    /// Its time.
     pub took: u64,
     /// Processor time of the thread since its last call.
     pub worked: u64,

@@ -1,4 +1,4 @@
-//! What recorded calls are made on again.
+//! The contract of files on which recorded calls are made again.
 
 use shingle_runtime::LocalBoxFuture;
 

@@ -53,11 +53,12 @@ enum Under {
     Ours,
 }
 
-async fn on_ext4(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<(), LabError> {
+async fn on_ext4(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<f64, LabError> {
     let blocks = Rc::new(DriveBlocks::of_profile(&runtimes.hardware, profile, host)?);
     let machine = Machine { memory_bytes: 8 << 30, cores: 8, call: Duration::from_micros(5), byte_ps: 250 };
     let files = Ext4Files::format(&runtimes.program, blocks, machine)?;
     let log = files.create().await?;
+    let began = runtimes.program.now();
     for _ in 0..count {
         let object = files.create().await?;
         files.write(object, 0, DATA).await?;
@@ -65,15 +66,15 @@ async fn on_ext4(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64)
         files.write(log, files.length(log), RECORD).await?;
         files.fsync(log).await?;
     }
-    Ok(())
+    Ok(runtimes.program.now().since(began).as_secs_f64())
 }
 
-async fn on_raw(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<(), LabError> {
+async fn on_raw(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<f64, LabError> {
     let failed = |error: StoreError| LabError(error.to_string());
     let store = DriveBlocks::of_profile(&runtimes.hardware, profile, host)?;
     let zeros: Bytes = AlignedBuf::zeroed(Blocks(DATA / BLOCK)).freeze();
     // A pool of log files before the data. (Section 4.3.1)
-    let (mut log, mut data) = (0u64, 1 << 30);
+    let (mut log, mut data, began) = (0u64, 1 << 30, runtimes.program.now());
     for _ in 0..count {
         store.write(data, vec![zeros.clone()], Durability::Cached).await.map_err(failed)?;
         store.flush().await.map_err(failed)?;
@@ -82,15 +83,16 @@ async fn on_raw(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) 
         store.flush().await.map_err(failed)?;
         (log, data) = (log + RECORD, data + DATA);
     }
-    Ok(())
+    Ok(runtimes.program.now().since(began).as_secs_f64())
 }
 
-async fn on_zones(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<(), LabError> {
+async fn on_zones(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<f64, LabError> {
     let objects = Objects::format(runtimes, profile, host, Configuration::Ours, u32::MAX).await?;
+    let began = runtimes.program.now();
     for object in 0..count {
         objects.write(object, DATA, METADATA as usize).await?;
     }
-    Ok(())
+    Ok(runtimes.program.now().since(began).as_secs_f64())
 }
 
 /// Objects a second.
@@ -98,13 +100,12 @@ fn measure(context: &Context, profile: &Profile, under: Under, host: Host) -> Re
     let count = context.scale.pick(200, 4_000, 20_000);
     let profile = profile.clone();
     Sim::new(context.seed).run_on(Some(&processor::server()), move |runtimes| async move {
-        let began = runtimes.program.now();
-        match under {
+        let seconds = match under {
             Under::Ext4 => on_ext4(&runtimes, &profile, host, count).await?,
             Under::Raw => on_raw(&runtimes, &profile, host, count).await?,
             Under::Ours => on_zones(&runtimes, &profile, host, count).await?,
-        }
-        Ok(count as f64 / runtimes.program.now().since(began).as_secs_f64())
+        };
+        Ok(count as f64 / seconds)
     })
 }
 

@@ -10,7 +10,7 @@ use crate::rig::twin::conventional_twin;
 const CMR_MIB_S: f64 = 160.0;
 const HM_SMR_MIB_S: f64 = 220.0;
 
-/// How much faster the HM-SMR drive is than the CMR drive.
+/// Rate of the HM-SMR drive over that of the CMR drive.
 pub(super) const FASTER: f64 = HM_SMR_MIB_S / CMR_MIB_S;
 
 /// Bytes that each drive of the paper's clusters got. (Section 5.8)

@@ -2,7 +2,7 @@
 
 use super::rocksdb_load::Load;
 use super::rocksdb_rows::{self, Found};
-use super::rocksdb_systems::{System, conventional, managed, zoned};
+use super::rocksdb_systems::{ASYNC, CACHED, CMR, DM_SMR, NO_CACHE, OURS, SYNC, System, conventional, managed, zoned};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
@@ -33,16 +33,6 @@ pub(crate) fn experiment() -> Experiment {
         run,
     }
 }
-
-pub(super) const CMR: &str = "CMR, ext4";
-pub(super) const DM_SMR: &str = "DM-SMR, ext4";
-pub(super) const SYNC: &str = "HM-SMR, synchronous I/O";
-pub(super) const ASYNC: &str = "HM-SMR, asynchronous I/O";
-pub(super) const CACHED: &str = "HM-SMR, asynchronous I/O and cache";
-pub(super) const OURS: &str = "HM-SMR, ours";
-
-/// What is added to the name of a system whose drive has its volatile cache off.
-pub(super) const NO_CACHE: &str = ", drive's cache off";
 
 const MEASURES: [Measure; 6] = [
     Measure::shown("time of the inserts", "s", Better::Lower),

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::rocksdb_hmsmr::{ASYNC, CACHED, CMR, DM_SMR, NO_CACHE, OURS, SYNC};
 use super::rocksdb_load::Load;
-use super::rocksdb_systems::Run;
+use super::rocksdb_systems::{ASYNC, CACHED, CMR, DM_SMR, NO_CACHE, OURS, Run, SYNC};
 use crate::context::{Context, Scale};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -12,7 +11,7 @@ use crate::report::row::{Better, Row};
 /// Seconds of the paper's runs. (Figure 5.7 and section 5.5.)
 const PAPER_S: [(&str, f64); 5] = [(CMR, 2100.0), (DM_SMR, 3900.0), (SYNC, 4800.0), (ASYNC, 3000.0), (CACHED, 2500.0)];
 
-/// How far ratios may be off: bars are read to 100 s, and the load's sizes are a quarter.
+/// Tolerance of ratios: bars are read to 100 s, and the load's sizes are a quarter.
 const TOLERANCE: f64 = 0.25;
 
 /// Zones that the paper's run needed, over those of its database of 31 GiB: at the end of the inserts, and once all compactions are done.

@@ -22,6 +22,17 @@ use crate::rig::host::{Host, HostDevice};
 use crate::rig::processor;
 use crate::rig::twin::conventional_twin;
 
+/// Names of the systems that the paper has, and of ours.
+pub(super) const CMR: &str = "CMR, ext4";
+pub(super) const DM_SMR: &str = "DM-SMR, ext4";
+pub(super) const SYNC: &str = "HM-SMR, synchronous I/O";
+pub(super) const ASYNC: &str = "HM-SMR, asynchronous I/O";
+pub(super) const CACHED: &str = "HM-SMR, asynchronous I/O and cache";
+pub(super) const OURS: &str = "HM-SMR, ours";
+
+/// End of the name of a system whose drive has its volatile cache off.
+pub(super) const NO_CACHE: &str = ", drive's cache off";
+
 /// A system.
 pub(super) struct System {
     /// Its name in figures.
@@ -153,7 +164,7 @@ async fn on_zones(
     let live: Vec<_> = seen.iter().map(|(at, (stats, _))| (*at, stats.live_bytes as f64)).collect();
     let zones: Vec<_> = seen.iter().map(|(at, (stats, _))| (*at, f64::from(stats.zones - stats.zones_free))).collect();
     let blocks = |stats: &FilesStats| stats.counters.bytes_written.div_ceil(BLOCK_SIZE as u64);
-    // What the files were given, in blocks, and what the zones got.
+    // Bytes that the files were given, in blocks, and blocks that the zones got.
     let written =
         |(at, (stats, media)): &(f64, (FilesStats, u64))| (*at, Written { host: blocks(stats), media: *media });
     Ok(Run { course: played?.0, zones, live, written: seen.iter().map(written).collect() })
@@ -214,6 +225,9 @@ pub(super) fn conventional_ssd(load: &Load) -> Result<Profile, LabError> {
     Ok(profile)
 }
 
+/// The fewest zones of a ZNS SSD: those for metadata, and some to write to.
+const ZONES_MIN: u32 = 24;
+
 /// A ZNS SSD as large, with zones in proportion to tables of 512 MiB.
 pub(super) fn zns(load: &Load) -> Result<Profile, LabError> {
     let mut profile = Profile::named("zns-1tb").map_err(|error| LabError(error.0))?;
@@ -221,6 +235,7 @@ pub(super) fn zns(load: &Load) -> Result<Profile, LabError> {
     let scaled = |mib: u32| mib * load.table_mib / 512;
     profile.shape.zone_mib = scaled(zone);
     profile.shape.zone_capacity_mib = Some(scaled(capacity));
-    profile.shape.zones = (full_bytes(load) / f64::from(1 << 20) / f64::from(scaled(capacity))).ceil() as u32;
+    let zones = (full_bytes(load) / f64::from(1 << 20) / f64::from(scaled(capacity))).ceil() as u32;
+    profile.shape.zones = zones.max(ZONES_MIN);
     Ok(profile)
 }

@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use quick_cache::UnitWeighter;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::calls::record::FileNumber;
 
-/// Bytes of a block, and what is read ahead of one who reads in order: those of the crate `files-server`.
+/// Bytes of a block, the share of blocks that were asked for again, and what is read ahead of one who reads in order: those of the crate
+/// `files-server`.
 const BLOCK: u64 = 16 << 10;
+const AGAIN: f64 = 0.5;
 const AHEAD_MIN: u64 = 64 << 10;
 const AHEAD_MAX: u64 = 1 << 20;
 
@@ -50,13 +52,17 @@ impl Tables {
             Caching::WholeTables(most) => Self::Whole { most, held: 0, tables: VecDeque::new() },
             Caching::Blocks(bytes) => {
                 let count = bytes / BLOCK;
-                let blocks = Cache::with(
-                    count as usize,
-                    count,
-                    UnitWeighter,
-                    BuildHasherDefault::default(),
-                    DefaultLifecycle::default(),
-                );
+                let mut options = OptionsBuilder::new();
+                options.estimated_items_capacity(count as usize).weight_capacity(count).hot_allocation(AGAIN);
+                let made = |options| {
+                    Cache::with_options(
+                        options,
+                        UnitWeighter,
+                        BuildHasherDefault::default(),
+                        DefaultLifecycle::default(),
+                    )
+                };
+                let Ok(blocks) = options.build().map(made) else { return Self::Nothing };
                 Self::Blocks { blocks, readers: BTreeMap::new() }
             }
         }
@@ -83,7 +89,8 @@ impl Tables {
         }
     }
 
-    pub(super) fn forget(&mut self, file: FileNumber) {
+    /// The name of a table of `length` bytes was removed.
+    pub(super) fn forget(&mut self, file: FileNumber, length: u64) {
         match self {
             Self::Nothing => {}
             Self::Whole { held, tables, .. } => {
@@ -92,7 +99,12 @@ impl Tables {
                     *of != file
                 });
             }
-            Self::Blocks { readers, .. } => drop(readers.remove(&file)),
+            Self::Blocks { blocks, readers } => {
+                readers.remove(&file);
+                for block in 0..length.div_ceil(BLOCK) {
+                    blocks.remove(&(file, block));
+                }
+            }
         }
     }
 
@@ -140,7 +152,7 @@ mod tests {
         }
         assert_eq!(tables.missing(0, 0, 10, 40), [(0, 10)]);
         assert!(tables.missing(1, 0, 10, 40).is_empty());
-        tables.forget(1);
+        tables.forget(1, 40);
         tables.completed(3, 60);
         assert!(tables.missing(2, 0, 10, 40).is_empty() && tables.missing(3, 0, 10, 60).is_empty());
     }
@@ -153,7 +165,7 @@ mod tests {
         assert!(tables.missing(1, 200, 100, size).is_empty());
         assert_eq!(tables.missing(1, 1 << 20, 1 << 20, size), [(1 << 20, 1 << 20)]);
         assert_eq!(tables.missing(1, 2 << 20, 1 << 20, size), [(2 << 20, (1 << 20) + AHEAD_MIN)]);
-        // What was read ahead is there, and more is read ahead the longer it goes on.
+        // Bytes read ahead are there, and more is read ahead the longer it goes on.
         assert_eq!(tables.missing(1, 3 << 20, 1 << 20, size), [((3 << 20) + AHEAD_MIN, (1 << 20) + AHEAD_MIN)]);
         assert_eq!(tables.missing(1, size - 10, 10, size), [(size - BLOCK, BLOCK)]);
         tables.wrote(2, 0, 1 << 20);

@@ -14,10 +14,10 @@ use crate::calls::record::{Call, FileNumber, Kind, Recording, Use};
 use crate::calls::target::Files;
 use crate::error::LabError;
 
-/// What the paper's file system gathers of a file before it writes (BlueFS' `bluefs_min_flush_size`).
+/// Bytes that the paper's file system gathers of a file before it writes (BlueFS' `bluefs_min_flush_size`).
 const GATHERED: u64 = 512 << 10;
 
-/// What the crate `files-server` waits for other flushes before it writes.
+/// Time in which the crate `files-server` waits for other flushes before it writes.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// Time of a call in memory, and of a byte, beside the drive: those of the file system beside it.
@@ -174,8 +174,9 @@ impl ZoneCalls {
     }
 
     fn forget(&self, number: FileNumber) -> Option<Open> {
-        self.tables.borrow_mut().forget(number);
-        self.open.borrow_mut().remove(&number)
+        let open = self.open.borrow_mut().remove(&number)?;
+        self.tables.borrow_mut().forget(number, open.file.size());
+        Some(open)
     }
 
     async fn call(&self, recording: &Recording, call: &Call) -> Result<(), LabError> {
