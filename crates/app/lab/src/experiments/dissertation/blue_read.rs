@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use futures_util::future::join;
 use shingle_drive_model::Profile;
 use shingle_sim::{Runtimes, Sim};
 
@@ -106,13 +107,26 @@ async fn beside_cleaning(
     let zones = profile.shape.conventional_zones + 24 + if cleans { data_zones + 5 } else { 3 * data_zones + 32 };
     let objects = Objects::format(runtimes, profile, Host::linux_4_18(), configuration, zones).await?;
     write_all(rt, &objects, (0, count), SIZE, WRITERS).await?;
-    for object in (0..count).filter(|object| !stays(*object)) {
-        objects.remove(object).await?;
-    }
-    let before = objects.cleaned();
+    let of_others = objects.clone();
+    let removing = rt.spawn(async move {
+        for object in (0..count).filter(|object| !stays(*object)) {
+            of_others.remove(object).await?;
+        }
+        Ok::<(), LabError>(())
+    });
+    let removed = async { removing.await.map_err(|_| LabError("removals were lost".to_owned()))? };
     let readers = if cleans { READERS } else { READERS_OF_SIX };
-    let (_, times) = read_some(rt, &objects, (count, reads_of(scale)), (SIZE, readers), (seed, stays)).await?;
-    Ok((times, objects.cleaned() - before))
+    let reading = read_some(rt, &objects, (count, reads_of(scale)), (SIZE, readers), (seed, stays));
+    // A store that cleans does so while objects go.
+    let times = if cleans {
+        let (read, removed) = join(reading, removed).await;
+        removed?;
+        read?.1
+    } else {
+        removed.await?;
+        reading.await?.1
+    };
+    Ok((times, objects.cleaned()))
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {

@@ -32,7 +32,7 @@ pub(crate) fn experiment() -> Experiment {
                 that is written and fsynced, then a record in the log of RocksDB, fsynced, on the model of ext4 (the paper has XFS). Raw, paper's \
                 configuration: data and a flush, a record in a log whose space is there already, and a flush. Ours: a transaction of the \
                 store of objects on zones. HDD: the HSH721414AL and its conventional twin (the paper's ST4000NM0023 is a disk of 7,200 rpm, \
-                too); SSD: the modelled conventional and ZNS SSD. Volatile caches are on, but that of the conventional SSD survives power cuts.",
+                too); SSD: the modelled conventional and ZNS SSD. Volatile caches of disks are on; buffers of both SSDs survive power cuts.",
         runs: Runs::ONE,
         run,
     }
@@ -114,7 +114,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     context.on_host(host);
     let drives = [
         ("HDD", object_drives::twin(context)?, object_drives::zoned(context)?, 1.8, Some(1.8)),
-        ("SSD", context.profile("ssd-3840")?, context.profile("zns-1tb")?, 1.7, None),
+        ("SSD", context.profile("ssd-3840")?, object_drives::zns(context)?, 1.7, None),
     ];
     let (mut rows, mut rates) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
     for (at, (name, anywhere, zoned, paper, goal)) in (0..).zip(&drives) {

@@ -27,6 +27,13 @@ pub(super) fn zoned(context: &Context) -> Result<Profile, LabError> {
     Ok(context.used(named("hsh721414al")?))
 }
 
+/// A ZNS SSD whose buffer survives power cuts, as that of the conventional one does.
+pub(super) fn zns(context: &Context) -> Result<Profile, LabError> {
+    let mut profile = Profile::named("zns-1tb").map_err(|error| LabError(error.0))?;
+    profile.cache.write_cache = false;
+    Ok(context.used(profile))
+}
+
 /// The conventional drive: the same mechanics, and the rate of the paper's.
 pub(super) fn conventional(context: &Context) -> Result<Profile, LabError> {
     let mut profile = conventional_twin(&named("hsh721414al")?);
