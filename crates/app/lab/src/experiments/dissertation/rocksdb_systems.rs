@@ -225,8 +225,9 @@ pub(super) fn conventional_ssd(load: &Load) -> Result<Profile, LabError> {
     Ok(profile)
 }
 
-/// The fewest zones of a ZNS SSD: those for metadata, and some to write to.
-const ZONES_MIN: u32 = 24;
+/// Zones of a ZNS SSD beside those that the load fills: for metadata, for lifetimes that are written at once, and those that stay free. Of the
+/// whole drive's 904 they are few.
+const ZONES_BESIDE: u32 = 24;
 
 /// A ZNS SSD as large, with zones in proportion to tables of 512 MiB.
 pub(super) fn zns(load: &Load) -> Result<Profile, LabError> {
@@ -236,6 +237,6 @@ pub(super) fn zns(load: &Load) -> Result<Profile, LabError> {
     profile.shape.zone_mib = scaled(zone);
     profile.shape.zone_capacity_mib = Some(scaled(capacity));
     let zones = (full_bytes(load) / f64::from(1 << 20) / f64::from(scaled(capacity))).ceil() as u32;
-    profile.shape.zones = zones.max(ZONES_MIN);
+    profile.shape.zones = zones + ZONES_BESIDE;
     Ok(profile)
 }

@@ -21,7 +21,7 @@ pub(crate) fn experiment() -> Experiment {
                 Conventional: the model of ext4 on a page-mapped SSD with 28 % of its flash to spare and rows of erase blocks four times as \
                 long as a table (2 GiB beside the paper's 512 MiB), without discards, as file systems are mounted by default; what it writes \
                 inside over what it is given, in the second half of the time. Zoned, paper's configuration: each table in a zone of its own, \
-                padded to its end. Ours: zones of 1,077 MiB by the same measure, 14 of them active; all that the drive is given, \
+                padded to its end. Ours: zones of 1,077 MiB by the same measure, 14 of them active, and 24 zones more; all that the drive is given, \
                 metadata, padding and copies of cleaning, over the bytes that RocksDB appended. The paper fills the drive in the order of keys \
                 first. A recording of one's own: `--trace FILE`.",
         runs: Runs::ONE,
