@@ -22,7 +22,7 @@ pub(crate) fn experiment() -> Experiment {
                 long as a table (2 GiB beside the paper's 512 MiB), without discards, as file systems are mounted by default; what it writes \
                 inside over what it is given, in the second half of the time. Zoned, paper's configuration: each table in a zone of its own, \
                 padded to its end. Ours: zones of 1,077 MiB by the same measure, 14 of them active, and 24 zones more; all that the drive is given, \
-                metadata, padding and copies of cleaning, over the bytes that RocksDB appended. The paper fills the drive in the order of keys \
+                metadata, padding and copies of cleaning, over the bytes of RocksDB that are in it. The paper fills the drive in the order of keys \
                 first. A recording of one's own: `--trace FILE`.",
         runs: Runs::ONE,
         run,
@@ -81,7 +81,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
                 .paper_config(load.padded())
                 .ours(inside(1, 0.0))
                 .goal(1.05)
-                .note("the paper's counts what pads tables; ours all that the drive gets, over all that RocksDB appends"),
+                .note("the paper's counts what pads tables; ours all that the drive gets, over the bytes of RocksDB in it"),
         ),
     ];
     let figures = vec![Figure {
