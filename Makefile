@@ -36,6 +36,9 @@ traces: ## records the project's own block traces: ext4 on a volume in a virtual
 	@cargo build --release --quiet --bin shingle
 	@python3 tests/zoned/traces.py target/traces --shingle target/release/shingle
 
+record-rocksdb: ## records RocksDB's file calls under the dissertation's load, for `shingle lab run rocksdb-hmsmr --trace FILE`: 20 minutes, 15 GB of disk
+	@python3 tests/rocksdb/record.py target/rocksdb-fillrandom.calls.gz
+
 wheel: ## the Python package as a wheel in target/wheels, installed and tested in a fresh virtual environment
 	@scripts/setup rust
 	@scripts/wheel
@@ -67,4 +70,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash test-zoned peers traces wheel bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt
+.PHONY: help serve test crash test-zoned peers traces record-rocksdb wheel bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use shingle_drive_model::Profile;
 
+use crate::calls::record::Recording;
 use crate::change::Change;
 use crate::error::LabError;
 use crate::inputs::{Inputs, Program};
@@ -84,6 +85,8 @@ pub struct Context {
     pub traces: Option<PathBuf>,
     /// A block trace of the user's own, in place of generated loads (`block-replay`).
     pub block_trace: Option<BlockTrace>,
+    /// A recording of file calls of the user's own, in place of the built-in one (`rocksdb-hmsmr`).
+    pub call_trace: Option<Arc<Recording>>,
     /// The program that makes the runs.
     pub program: Program,
     /// Suppositions about the drives, beside their profiles.
@@ -98,8 +101,8 @@ impl Context {
     /// A context in which nothing has been run, on the papers' drives.
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
         let (program, inputs, known) = (Program::default(), RefCell::default(), Arc::default());
-        let (drive, traces, block_trace, change) = (None, None, None, Change::default());
-        Self { seed, scale, progress, drive, traces, block_trace, program, change, inputs, known }
+        let (drive, traces, block_trace, call_trace, change) = (None, None, None, None, Change::default());
+        Self { seed, scale, progress, drive, traces, block_trace, call_trace, program, change, inputs, known }
     }
 
     /// The same on a drive of the user's own.
@@ -159,6 +162,12 @@ impl Context {
     #[must_use]
     pub fn with_block_trace(self, block_trace: Option<BlockTrace>) -> Self {
         Self { block_trace, ..self }
+    }
+
+    /// The same with a recording of file calls of the user's own.
+    #[must_use]
+    pub fn with_call_trace(self, call_trace: Option<Arc<Recording>>) -> Self {
+        Self { call_trace, ..self }
     }
 
     /// The same with recordings of the user's own.

@@ -76,7 +76,7 @@ impl Experiment {
         let mut outcome = (self.run)(context)?;
         outcome.inputs = context.inputs.take();
         outcome.inputs.seeds = vec![context.seed];
-        if context.drive.is_none() && context.block_trace.is_none() {
+        if context.drive.is_none() && context.block_trace.is_none() && context.call_trace.is_none() {
             let unjudged = targets::unjudged(self.name, context.scale, &outcome.rows);
             outcome.remarks.extend(unjudged.into_iter().map(|what| format!("A TARGET IS NOT JUDGED: {what}")));
         }

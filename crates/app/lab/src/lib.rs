@@ -4,6 +4,7 @@
 //! **Knows nothing of** wall-clock time: everything runs on modelled drives, in virtual time, from a seed.
 
 pub mod baseline;
+pub mod calls;
 pub mod change;
 pub mod constants;
 pub mod context;

@@ -1,14 +1,19 @@
 //! Tables in memory, block by block, as a page cache has files of the machine. (Dissertation, section 5.4.3; there, whole files in the
 //! order in which they came.)
 //!
-//! Scans do not push out what is used often: a block stays for long only if it is asked for again (S3-FIFO, `quick_cache`).
+//! Blocks that are written are there, too: compactions read what was written last.
+//!
+//! Scans do not push out what is used often: a block stays for long only if it is asked for again (S3-FIFO, `quick_cache`). Half of the
+//! memory is left to blocks that are new: of tables, most are read once, by the compaction that ends them. Blocks go with their table.
 
 use bytes::Bytes;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 /// Bytes of a block of the cache.
 pub(crate) const BLOCK: u64 = 16 << 10;
+/// Share of the memory for blocks that were asked for again.
+const AGAIN: f64 = 0.5;
 /// Memory that a block needs beside its bytes.
 const OVERHEAD: u64 = 128;
 
@@ -33,7 +38,16 @@ impl TableCache {
     /// A cache of so many bytes; zero for none.
     pub(crate) fn new(bytes: u64) -> Self {
         let blocks = (bytes / (BLOCK + OVERHEAD)) as usize;
-        Self { blocks: (blocks > 0).then(|| Cache::with_weighter(blocks, bytes, Weight)) }
+        if blocks == 0 {
+            return Self { blocks: None };
+        }
+        let mut options = OptionsBuilder::new();
+        options.estimated_items_capacity(blocks).weight_capacity(bytes).hot_allocation(AGAIN);
+        // Both sizes are given, and no more is needed.
+        let built = options.build().ok();
+        let made =
+            |options| Cache::with_options(options, Weight, DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self { blocks: built.map(made) }
     }
 
     pub(crate) fn holds_any(&self) -> bool {
@@ -48,6 +62,15 @@ impl TableCache {
     pub(crate) fn insert(&self, key: Key, bytes: Bytes) {
         if let Some(blocks) = &self.blocks {
             blocks.insert(key, bytes);
+        }
+    }
+
+    /// Forgets the blocks of a file of so many bytes, whose name was removed.
+    pub(crate) fn removed(&self, serial: u64, size: u64) {
+        if let Some(blocks) = &self.blocks {
+            for block in 0..size.div_ceil(BLOCK) {
+                blocks.remove(&(serial, block));
+            }
         }
     }
 

@@ -102,7 +102,14 @@ impl Files {
     /// # Errors
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn remove(&self, path: &str) -> Result<(), FilesError> {
-        self.0.done(Call::Remove { path: checked(path)? })
+        let path = checked(path)?;
+        let caches = FileKind::of_name(&path) == FileKind::Sst && self.0.cache().holds_any();
+        let table = if caches { self.stat(&path).ok().flatten() } else { None };
+        self.0.done(Call::Remove { path })?;
+        if let Some(about) = table.filter(|about| about.table) {
+            self.0.cache().removed(about.serial, about.size);
+        }
+        Ok(())
     }
 
     /// Gives a file or directory another name, durably. A file that has it is removed in the same step.

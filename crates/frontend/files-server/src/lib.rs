@@ -13,7 +13,7 @@
 //! - FS-ORDER-2: flushes that lie in the queue of the owner's process are in the files before the call of another process: it sees each flush
 //!   that had returned.
 //! - FS-ANSWER-1: each call is answered, or fails once the owner has ended. Appends without a sync may be lost then, and no others.
-//! - FS-CACHE-1: the cache holds verified bytes of tables; a place of a table that was read never gets other bytes.
+//! - FS-CACHE-1: the cache holds bytes of tables that were verified, or that this process wrote; a place of a table that was read never gets other bytes.
 //! - FS-PEER-1: the socket serves the owner's user, and root.
 //! - FS-END-1: files and locks of a process are let go when it ends, however it ends.
 //!
@@ -24,6 +24,7 @@ mod cache;
 mod client;
 mod files;
 mod frame;
+mod fresh;
 mod link;
 mod open;
 mod opener;

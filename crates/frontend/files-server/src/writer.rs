@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use shingle_zone_files::{FilesError, WriteLifetime};
 
 use crate::client::Client;
+use crate::fresh::Fresh;
 use crate::link::Answering;
 use crate::tail::Tail;
 use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number};
@@ -22,6 +23,8 @@ struct State {
     size: u64,
     /// Bytes that were handed to the owner.
     sent: u64,
+    /// The end of a table, on its way to the cache.
+    fresh: Option<Fresh>,
     /// Bytes that were flushed and are not written yet, for the next owner of the drive (FS-TAIL-1).
     tail: Option<Tail>,
 }
@@ -103,7 +106,9 @@ impl Shared {
 
 impl Writer {
     pub(crate) fn new(client: &Client, handle: u64, about: About, tail: Option<Tail>) -> Self {
-        let state = State { size: about.size, tail, ..State::default() };
+        let caches = about.table && client.cache().holds_any();
+        let fresh = caches.then(|| Fresh::new(about.serial, about.size));
+        let state = State { size: about.size, fresh, tail, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
         Self { client: client.clone(), handle, serial: about.serial, table: about.table, shared }
     }
@@ -160,7 +165,7 @@ impl Writer {
         let (answer, end) = {
             let mut state = lock(&self.shared.state);
             self.shared.sound()?;
-            let data = state.buffer.split().freeze();
+            let data = self.handed_over(&mut state);
             // Handed in under the lock, so that no later bytes overtake these.
             (self.client.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
         };
@@ -186,6 +191,8 @@ impl Writer {
         self.client.done(Call::Truncate { handle: self.handle, size })?;
         if self.table {
             self.client.cut(self.serial, size);
+            // Of the block that is cut, the cache would know the rest alone.
+            state.fresh = None;
         }
         lock(&self.shared.answers).written = size;
         state.size = size;
@@ -202,8 +209,17 @@ impl Writer {
         self.client.tell(Call::SetLifetime { handle: self.handle, lifetime: lifetime_number(lifetime) });
     }
 
+    /// Takes the bytes that go to the owner; those of a table go to the cache, too.
+    fn handed_over(&self, state: &mut State) -> Bytes {
+        let data = state.buffer.split().freeze();
+        if let Some(fresh) = &mut state.fresh {
+            fresh.take(self.client.cache(), &data);
+        }
+        data
+    }
+
     fn send(&self, state: &mut State, then: Then) {
-        let data: Bytes = state.buffer.split().freeze();
+        let data = self.handed_over(state);
         let length = data.len() as u64;
         state.sent += length;
         let (shared, written) = (self.shared.clone(), (then != Then::Gather).then_some(state.size));
@@ -219,6 +235,13 @@ impl Drop for Writer {
             // The tail goes with the answer to the last flush.
             state.keep(self.shared.written());
             self.send(&mut state, Then::Flush);
+        }
+        if let Some(mut fresh) = state.fresh.take() {
+            fresh.complete(self.client.cache());
+            if self.shared.sound().is_err() {
+                // Nobody is to read what may not be there.
+                self.client.cut(self.serial, 0);
+            }
         }
         drop(state);
         self.client.tell(Call::Close { handle: self.handle });

@@ -268,6 +268,38 @@ fn the_cache_gives_the_bytes_that_are_there() {
     assert!(contents(&files, "/2.sst") == [&pattern(20_000, 1)[..10_000], &[7; 9_000]].concat());
 }
 
+/// FS-CACHE-1: compactions read what was written last.
+#[test]
+fn tables_are_in_memory_once_they_are_written() {
+    let drive = Drive::new();
+    let (owner, other) = (drive.open(), drive.open());
+    for (files, name) in [(&owner, "/1.sst"), (&other, "/2.sst")] {
+        let table = pattern(300_001, 3);
+        put(files, name, FileKind::Sst, &table);
+        let remembered = |files: &Files| {
+            let mut bytes = vec![0; table.len()];
+            files.open(name).unwrap().remembered(0, &mut bytes).then_some(bytes)
+        };
+        assert!(remembered(files) == Some(table.clone()), "{name}");
+        let elsewhere = if name == "/1.sst" { &other } else { &owner };
+        assert!(remembered(elsewhere).is_none(), "{name}: each process has a cache of its own");
+        // A file that is appended to again: the block in which it goes on is read.
+        let writer = files.append_to(name).unwrap();
+        writer.append(&table).unwrap();
+        writer.sync().unwrap();
+        drop(writer);
+        assert!(contents(files, name) == [&table[..], &table].concat());
+    }
+    // A table that is gone takes no memory, also while somebody has it open.
+    let (reader, mut first) = (owner.open("/1.sst").unwrap(), [0; 100]);
+    assert!(reader.remembered(0, &mut first));
+    owner.remove("/1.sst").unwrap();
+    assert!(!reader.remembered(0, &mut first));
+    assert_eq!(reader.read(0, &mut first).unwrap(), 100);
+    put(&owner, "/000001.log", FileKind::Wal, &[1; 100]);
+    assert!(!owner.open("/000001.log").unwrap().remembered(0, &mut [0; 100]), "logs are read once, if ever");
+}
+
 /// More flushes than a socket holds, by one who does not wait for answers: answers must not wait for the one who sends.
 #[test]
 fn a_process_that_flushes_all_the_time_is_served() {

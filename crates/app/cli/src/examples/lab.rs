@@ -13,6 +13,7 @@ pub(super) const EXAMPLES: &[Example] = &[
                 "shingle lab run block-replay --trace web.csv --format msr --pace depth:31",
                 "a trace on drives of every kind",
             ),
+            ("shingle lab run rocksdb-hmsmr --trace mine.calls.gz", "RocksDB's own calls"),
         ],
     ),
     (

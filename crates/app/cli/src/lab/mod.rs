@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use shingle_chunk_store::Options;
+use shingle_lab::calls;
+use shingle_lab::calls::record::Recording;
 use shingle_lab::context::{BlockTrace, Context, Scale};
 use shingle_lab::error::LabError;
 use shingle_lab::experiment::{Experiment, Outcome as Found, Runs};
-use shingle_lab::experiments::{self, TAKE_TRACES};
+use shingle_lab::experiments::{self, TAKE_CALLS, TAKE_TRACES};
 use shingle_lab::load::replay::Pace;
 use shingle_lab::report::number::number;
 use shingle_lab::report::row::{Better, NO_TURN_LOST, Row, Verdict};
@@ -95,7 +97,8 @@ pub(crate) struct Run {
 #[derive(Args)]
 pub(crate) struct Replay {
     /// Block trace for `block-replay`, `stl-replay`, `stl-map-size` or `stl-heat`: a file (docs/formats/block-trace.md), or the name of one that is
-    /// built in (`shingle lab trace list`) [default: none, but generated loads]
+    /// built in (`shingle lab trace list`) [default: none, but generated loads]. For `rocksdb-hmsmr` and `rocksdb-zns` a recording of RocksDB's
+    /// file calls (docs/formats/file-calls.md) [default: one that is built in]
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Its format: shingle, shingle-zoned, msr, vscsi, spc, srt, blkparse or tencent [default: the one that its first bytes name]
@@ -114,6 +117,17 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
+    /// The recording of file calls that `--trace` names.
+    fn calls(&self) -> Outcome<Option<Arc<Recording>>> {
+        let Some(file) = &self.trace else { return Ok(None) };
+        if self.format.is_some() || self.volume.is_some() || self.pace.is_some() || self.loops != 1 {
+            return Err(Failure::new(
+                "--format, --volume, --pace and --loops are for block traces, and this one is of file calls",
+            ));
+        }
+        Ok(Some(Arc::new(calls::read::load(file)?)))
+    }
+
     fn block_trace(&self) -> Outcome<Option<BlockTrace>> {
         let Some(file) = &self.trace else { return Ok(None) };
         // A closed loop is one of dependencies, and a trace of another format has none of its own.
@@ -157,12 +171,17 @@ impl Lab {
 impl Run {
     fn run(self) -> Outcome {
         let experiments = named(all_experiments(), std::slice::from_ref(&self.name))?;
-        if self.replay.trace.is_some() && !TAKE_TRACES.contains(&self.name.as_str()) {
-            let takers = TAKE_TRACES.join("`, `");
+        let takes = |names: &[&str]| names.contains(&self.name.as_str());
+        if self.replay.trace.is_some() && !takes(&TAKE_TRACES) && !takes(&TAKE_CALLS) {
+            let takers = [&TAKE_TRACES[..], &TAKE_CALLS[..]].concat().join("`, `");
             return Err(Failure::new(format!("`{}` replays no trace: --trace is for `{takers}`", self.name)));
         }
         let mut plan = plan(&self.how, 1)?;
-        plan.block_trace = self.replay.block_trace()?;
+        if takes(&TAKE_CALLS) {
+            plan.call_trace = self.replay.calls()?;
+        } else {
+            plan.block_trace = self.replay.block_trace()?;
+        }
         let mut outcome = Ok(());
         perform(&plan, &self.how, &experiments, |experiment, found| {
             outcome = found.map(|found| {

@@ -2,6 +2,7 @@
 
 mod block_replay;
 mod calibrate;
+mod dissertation;
 mod fstl;
 mod peers;
 mod skylight;
@@ -13,6 +14,9 @@ use crate::experiment::Experiment;
 /// Experiments that take a block trace of the user's own.
 pub const TAKE_TRACES: [&str; 5] =
     [block_replay::NAME, fstl::replay::NAME, fstl::cleaning::NAME, fstl::map_size::NAME, fstl::heat::NAME];
+
+/// Experiments that take a recording of file calls of the user's own.
+pub const TAKE_CALLS: [&str; 2] = [dissertation::rocksdb_hmsmr::NAME, dissertation::rocksdb_zns::NAME];
 
 /// All experiments, in the order of a report.
 pub fn all() -> Vec<Experiment> {
@@ -42,6 +46,11 @@ pub fn all() -> Vec<Experiment> {
         fstl::filebench::experiment(),
         fstl::map_size::experiment(),
         fstl::heat::experiment(),
+        dissertation::rocksdb_hmsmr::experiment(),
+        dissertation::rocksdb_zns::experiment(),
+        dissertation::object_create::experiment(),
+        dissertation::blue_write::experiment(),
+        dissertation::blue_read::experiment(),
     ]
 }
 

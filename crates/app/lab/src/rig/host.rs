@@ -32,6 +32,11 @@ impl Host {
         Self { name: "Linux 4.19", command_max: Blocks(256), zone_lock: true, queue_max: None }
     }
 
+    /// Linux 4.18, which the dissertation's machine ran (section 5.5.1): I/Os to disks are cut at 512 KiB (section 5.5.3).
+    pub const fn linux_4_18() -> Self {
+        Self { name: "Linux 4.18", command_max: Blocks(128), zone_lock: true, queue_max: None }
+    }
+
     /// Linux since 6.10, with `max_sectors_kb` raised to 8 MiB (SATA drives take up to 32 MiB in a command).
     pub const fn linux_6_10() -> Self {
         Self { name: "Linux 6.10", command_max: Blocks(2048), zone_lock: true, queue_max: None }

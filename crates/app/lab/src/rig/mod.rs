@@ -2,6 +2,7 @@
 
 pub mod array;
 pub mod blocks;
+pub mod calls;
 pub mod drives;
 pub mod engine;
 pub mod files;

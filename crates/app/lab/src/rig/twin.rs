@@ -29,6 +29,21 @@ pub fn zoned_twin(managed: &Profile) -> Profile {
     twin
 }
 
+/// The conventional twin of a zoned disk: the same arm, platters, tracks and queue, and writes anywhere. The dissertation's drives of both
+/// kinds are "similar mechanically" (section 5.5.1); a difference between stores on the twins is that of the stores.
+pub fn conventional_twin(zoned: &Profile) -> Profile {
+    let mut twin = zoned.clone();
+    twin.name = format!("{}-cmr", zoned.name);
+    twin.model = format!("{}, as a conventional drive", zoned.model);
+    twin.kind = Kind::Cmr;
+    twin.shape.conventional_zones = twin.shape.zones;
+    twin.shape.open_zones_max = None;
+    twin.shape.active_zones_max = None;
+    twin.zones = Zones { open_ms: 0.0, close_ms: 0.0, erase_ms: 0.0 };
+    twin.published.clear();
+    twin
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use shingle_drive_model::Profile;
 
+use crate::calls::record::Recording;
 use crate::change::Change;
 use crate::context::{BlockTrace, Context, Scale, Told};
 use crate::experiment::Runs;
@@ -26,6 +27,8 @@ pub struct Plan {
     pub traces: Option<PathBuf>,
     /// A block trace of the user's own.
     pub block_trace: Option<BlockTrace>,
+    /// A recording of file calls of the user's own.
+    pub call_trace: Option<Arc<Recording>>,
     /// The program that makes the runs.
     pub program: Program,
     known: Arc<Known>,
@@ -44,7 +47,8 @@ impl Plan {
     /// A plan for the papers' drives.
     pub fn new(seed: u64, seeds: u64, scale: Scale) -> Self {
         let (program, known) = (Program::default(), Arc::default());
-        Self { seed, seeds, scale, drive: None, traces: None, block_trace: None, program, known }
+        let (block_trace, call_trace) = (None, None);
+        Self { seed, seeds, scale, drive: None, traces: None, block_trace, call_trace, program, known }
     }
 
     /// Runs of an experiment, in a fixed order.
@@ -63,7 +67,8 @@ impl Plan {
         let mut context = Context::new(variation.seed, self.scale, progress).made_by(self.program.clone());
         context.change = variation.change;
         context.known = self.known.clone();
-        context.on_drive(self.drive.clone()).with_traces(self.traces.clone()).with_block_trace(self.block_trace.clone())
+        let context = context.on_drive(self.drive.clone()).with_traces(self.traces.clone());
+        context.with_block_trace(self.block_trace.clone()).with_call_trace(self.call_trace.clone())
     }
 }
 

@@ -7,12 +7,14 @@ use std::io::Cursor;
 use super::blocks::BlockTrace;
 use super::foreign::Format;
 use super::order::Ordered;
+use crate::calls::order::order;
+use crate::calls::read;
 
 /// A parser by name.
 pub type Parser = (&'static str, fn(&[u8]) -> bool);
 
 /// All of them.
-pub const ALL: [Parser; 8] = [
+pub const ALL: [Parser; 9] = [
     ("trace_blocks", |bytes| reads(Format::Shingle, bytes)),
     ("trace_zoned", |bytes| reads(Format::ShingleZoned, bytes)),
     ("trace_msr", |bytes| reads(Format::Msr, bytes)),
@@ -21,7 +23,14 @@ pub const ALL: [Parser; 8] = [
     ("trace_srt", |bytes| reads(Format::Srt, bytes)),
     ("trace_blkparse", |bytes| reads(Format::Blkparse, bytes)),
     ("trace_tencent", |bytes| reads(Format::Tencent, bytes)),
+    ("file_calls", file_calls),
 ];
+
+/// A recording of file calls, and what each of them waits for.
+fn file_calls(bytes: &[u8]) -> bool {
+    let recording = read::parse(Box::new(Cursor::new(bytes.to_vec())));
+    recording.is_ok_and(|recording| order(&recording).len() == recording.calls.len())
+}
 
 fn reads(format: Format, bytes: &[u8]) -> bool {
     let bytes = Box::new(Cursor::new(bytes.to_vec()));

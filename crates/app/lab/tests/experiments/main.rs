@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod dissertation;
 mod orderings;
 mod own_traces;
 mod same_seed;

@@ -71,6 +71,11 @@ fn no_experiment_is_left_out() {
         "stl-filebench",
         "stl-map-size",
         "stl-heat",
+        "rocksdb-hmsmr",
+        "rocksdb-zns",
+        "object-create",
+        "blue-write",
+        "blue-read",
     ];
     assert_eq!(names, tested);
 }

@@ -1,4 +1,4 @@
-//! Block traces of each format that the lab reads.
+//! Block traces of each format that the lab reads, and file calls.
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
@@ -22,7 +22,7 @@ fn vscsi(version: u16) -> Vec<u8> {
     record.repeat(3)
 }
 
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 8] = [
     "{\"shingle_trace\":2,\"name\":\"some\",\"size\":1048576}\n\
      {\"at\":0,\"op\":\"write\",\"offset\":4096,\"length\":8192,\"fua\":true,\"took\":250000}\n\
      {\"at\":0,\"op\":\"read\",\"length\":512}\n{\"at\":300000,\"op\":\"flush\",\"after\":[2,1]}\n\
@@ -36,6 +36,10 @@ const TEXTS: [&str; 7] = [
        8,0    1        3     0.000002000   697  D   R 16 + 1 [cat]\n  8,0    3        1     0.004002000     0  C   R 16 + 1 [0]\n  \
        8,0    3        2     0.005000000   700  D FWFS 64 + 8 [jbd2]\n\nCPU1 (8,0):\n",
     "1538323200,8,16,1,1058\n1538323199,0,1,0,1058\n",
+    "shingle-files 1\ne 0 9 0 0 0 0 LOCK 0\nc 0 1 1000 10 900 90 000001.log\na 0 1 100 10 90 0 4096\nc 0 2 50 10 40 0 000002.log\n\
+     c 1 3 40 10 5 0 000003.sst\na 1 3 5000 100 4900 0 100000\nx 1 3 999 900 90 0\nc 2 8 1 1 1 0 MANIFEST.tmp\nh 2 8 1 0 0 0 3\n\
+     n 2 8 5 5 0 0 MANIFEST-000001\ny 2 0 1 1 0 0\ns 1 8 1000 950 50 0\nc 0 4 9060 10 20 5 000004.log\no 2 3 100 10 20 0\n\
+     p 2 3 1 1 0 0 7\ng 2 3 1 1 0 0 0 7\nr 2 3 10 10 0 0 0 10\nd 0 1 100 10 90 0\n",
 ];
 
 pub(crate) fn specimens() -> Vec<Vec<u8>> {

@@ -19,8 +19,6 @@ pub(super) struct Cache {
     pub(super) memory_pages: u64,
     pub(super) dirty: Cell<u64>,
     pub(super) writing: Cell<u64>,
-    /// Pages of all files.
-    pub(super) used: Cell<u64>,
     /// The flusher is to look.
     pub(super) wanted: Notify,
     /// Pages were written.
@@ -33,7 +31,6 @@ impl Cache {
             memory_pages: memory_bytes / PAGE,
             dirty: Cell::new(0),
             writing: Cell::new(0),
-            used: Cell::new(0),
             wanted: Notify::new(),
             written: Notify::new(),
         }

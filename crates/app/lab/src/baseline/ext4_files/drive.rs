@@ -31,6 +31,11 @@ fn failed(error: StoreError) -> TargetError {
     TargetError::Failed(error.to_string())
 }
 
+/// A run of blocks as I/Os.
+fn cut((at, blocks): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    (0..blocks).step_by(BIO_MAX as usize).map(move |from| (at + from, BIO_MAX.min(blocks - from)))
+}
+
 impl Drive {
     pub(super) fn new(store: Rc<dyn BlockStore>) -> Self {
         let zeros = AlignedBuf::zeroed(Blocks(BIO_MAX)).freeze();
@@ -59,12 +64,18 @@ impl Drive {
     }
 
     async fn write_runs(&self, runs: Vec<(u64, u64)>, durability: Durability) -> Result<(), TargetError> {
-        let cut = |(at, blocks): (u64, u64)| {
-            (0..blocks).step_by(BIO_MAX as usize).map(move |from| (at + from, BIO_MAX.min(blocks - from)))
-        };
         let bios = runs.into_iter().flat_map(cut);
         let written = join_all(bios.map(|(at, blocks)| self.write_placed(at, blocks, durability))).await;
         written.into_iter().collect()
+    }
+
+    /// Reads runs of blocks, all at once as far as the queue takes them.
+    pub(super) async fn read_runs(&self, runs: Vec<(u64, u64)>) -> Result<(), TargetError> {
+        let read = |(at, blocks): (u64, u64)| async move {
+            let _place = self.place().await;
+            self.store.read(at * PAGE, blocks * PAGE).await.map(drop).map_err(failed)
+        };
+        join_all(runs.into_iter().flat_map(cut).map(read)).await.into_iter().collect()
     }
 
     pub(super) async fn flush(&self) -> Result<(), TargetError> {

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use super::cache::{Cache, Pages};
 use super::drive::{Drive, Way};
 use super::machine::{FileId, Machine, PAGE};
+use super::resident::{Resident, UNIT};
 use crate::baseline::ext4::alloc::Allocator;
 use crate::baseline::ext4::journal::Journal;
 use crate::baseline::ext4::layout::{GROUP, Layout};
@@ -37,6 +38,8 @@ pub(super) struct Core {
     pub(super) space: Space,
     pub(super) cache: Cache,
     pub(super) files: RefCell<BTreeMap<FileId, File>>,
+    /// Pages in memory.
+    resident: RefCell<Resident>,
     /// Files with dirty pages, the one first that is to be written first.
     pub(super) queue: RefCell<BTreeSet<(Instant, FileId)>>,
     inodes: RefCell<Inodes>,
@@ -69,6 +72,7 @@ impl Core {
                 space: Space::new(layout, allocator, journal),
                 cache,
                 files: RefCell::default(),
+                resident: RefCell::default(),
                 queue: RefCell::default(),
                 inodes: RefCell::default(),
                 next: Cell::new(0),
@@ -130,8 +134,6 @@ impl Core {
             more += u64::from(file.pages.dirty.insert(page));
         }
         self.cache.count_dirty(more, 0);
-        let used = self.cache.used.get() + end.max(file.length).div_ceil(PAGE) - file.length.div_ceil(PAGE);
-        self.cache.used.set(used);
         file.length = file.length.max(end);
         if more > 0 && file.pages.queued.is_none() {
             let now = self.rt.now();
@@ -139,6 +141,52 @@ impl Core {
             self.queue.borrow_mut().insert((now, id));
         }
         self.change_inode(file);
+        let resident = &mut *self.resident.borrow_mut();
+        for unit in offset / PAGE / UNIT..end.div_ceil(PAGE).div_ceil(UNIT) {
+            resident.touch(id, unit);
+        }
+        self.shrink(resident, files);
+        Ok(())
+    }
+
+    /// Gives up pages that memory has no room for; dirty ones stay.
+    fn shrink(&self, resident: &mut Resident, files: &BTreeMap<FileId, File>) {
+        resident.shrink(self.cache.memory_pages / UNIT, |id, unit| {
+            let pages = files.get(&id).map(|file| &file.pages);
+            pages.is_some_and(|pages| pages.dirty.range(unit * UNIT..(unit + 1) * UNIT).next().is_some())
+        });
+    }
+
+    /// Reads from the drive what is not in memory.
+    pub(super) async fn fetch(&self, id: FileId, offset: u64, length: u64) -> Result<(), TargetError> {
+        let runs = {
+            let (files, resident) = (&*self.files.borrow(), &mut *self.resident.borrow_mut());
+            let file = files.get(&id).ok_or_else(no_file)?;
+            let end = file.length.div_ceil(PAGE);
+            let mut missing: Vec<(u64, u64)> = Vec::new();
+            for unit in offset / PAGE / UNIT..(offset + length).div_ceil(PAGE).div_ceil(UNIT) {
+                let (first, last) = (unit * UNIT, end.min((unit + 1) * UNIT));
+                if !resident.touch(id, unit) && first < last {
+                    match missing.last_mut() {
+                        Some((_, end)) if *end == first => *end = last,
+                        _ => missing.push((first, last)),
+                    }
+                }
+            }
+            self.shrink(resident, files);
+            let places =
+                missing.into_iter().flat_map(|(first, last)| file.extents.places(&(first as u32..last as u32)));
+            places.map(|run| (run.at, run.blocks)).collect()
+        };
+        self.drive.read_runs(runs).await
+    }
+
+    /// A file gets another name.
+    pub(super) fn rename(&self, id: FileId) -> Result<(), TargetError> {
+        let files = &mut *self.files.borrow_mut();
+        let file = files.get_mut(&id).ok_or_else(no_file)?;
+        self.change_name(file.inode, file.name);
+        file.changed_in = self.space.journal().running();
         Ok(())
     }
 
@@ -191,7 +239,7 @@ impl Core {
         self.settle(id).await?;
         self.forget_pages(id);
         let mut file = self.files.borrow_mut().remove(&id).ok_or_else(no_file)?;
-        self.cache.used.set(self.cache.used.get() - file.length.div_ceil(PAGE));
+        self.resident.borrow_mut().forget(id);
         self.space.release(&mut file.extents);
         self.change_name(file.inode, file.name);
         self.inodes.borrow_mut().give(file.inode);

@@ -1,0 +1,208 @@
+//! Times of reads while stores or drives clean. (Dissertation, section 5.8.3, Figure 5.14.)
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use futures_util::future::join;
+use shingle_drive_model::Profile;
+use shingle_sim::{Runtimes, Sim};
+
+use super::object_drives;
+use super::objects::{Configuration, Objects, read_some, write_all};
+use crate::context::{Context, Scale};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Outcome, Runs};
+use crate::load::latency::Latency;
+use crate::report::figure::{Axis, Figure, Mark, Series};
+use crate::report::row::{Better, Row};
+use crate::rig::host::Host;
+use crate::rig::processor;
+
+/// Name in commands.
+pub(crate) const NAME: &str = "blue-read";
+
+pub(crate) fn experiment() -> Experiment {
+    Experiment {
+        name: NAME,
+        question: "How long do reads of objects take while space is won?",
+        setup: "One of the paper's eight storage nodes, objects of 1 MiB. CMR and DM-SMR: half of the objects are written, then the other half by 48 \
+                writers while 16 readers read those of the first half at random; a DM-SMR drive cleans by itself meanwhile. HM-SMR: objects \
+                fill nearly all of the zones (500 in the paper), half of them, drawn at random, are removed, and readers read the others at \
+                random: on nodes that do not clean, since reads are led to these while others clean (21 readers, as six of eight nodes serve \
+                them); and, for comparison, on the drive that cleans. Drives and their commands as in `blue-write`.",
+        runs: Runs::ONE,
+        run,
+    }
+}
+
+const SIZE: u64 = 1 << 20;
+const WRITERS: u64 = 48;
+const READERS: u64 = 16;
+
+/// Readers of a node where six of eight serve all.
+const READERS_OF_SIX: u64 = 21;
+
+/// Percentiles of the figure, per mille.
+const PER_MILLE: [u64; 4] = [950, 990, 995, 999];
+
+/// Objects of a drive, by scale: the paper's 125,000.
+fn objects_of(scale: Scale) -> u64 {
+    scale.pick(256, 10_000, 125_000)
+}
+
+/// Reads by scale.
+fn reads_of(scale: Scale) -> u64 {
+    scale.pick(200, 5_000, 60_000)
+}
+
+/// Reads of the first half while the second one is written.
+async fn beside_writes(runtimes: &Runtimes, profile: &Profile, scale: Scale, seed: u64) -> Result<Latency, LabError> {
+    let rt = &runtimes.program;
+    let objects = Objects::format(runtimes, profile, Host::linux_4_18(), Configuration::Ours, u32::MAX).await?;
+    let half = objects_of(scale) / 2;
+    write_all(rt, &objects, (0, half), SIZE, WRITERS).await?;
+    let (others, clock, over) = (objects.clone(), rt.clone(), Rc::new(Cell::new(false)));
+    let ended = over.clone();
+    // Writers go on as long as somebody reads.
+    let writing = rt.spawn(async move {
+        let mut first = half;
+        while !ended.get() {
+            write_all(&clock, &others, (first, WRITERS * 4), SIZE, WRITERS).await?;
+            first += WRITERS * 4;
+        }
+        Ok::<(), LabError>(())
+    });
+    let (_, times) = read_some(rt, &objects, (half, reads_of(scale)), (SIZE, READERS), (seed, |_| true)).await?;
+    over.set(true);
+    writing.await.map_err(|_| LabError("the writers were lost".to_owned()))??;
+    Ok(times)
+}
+
+/// Reads of objects that nobody writes beside.
+async fn alone(runtimes: &Runtimes, profile: &Profile, scale: Scale, seed: u64) -> Result<Latency, LabError> {
+    let rt = &runtimes.program;
+    let objects = Objects::format(runtimes, profile, Host::linux_4_18(), Configuration::Ours, u32::MAX).await?;
+    let count = objects_of(scale);
+    write_all(rt, &objects, (0, count), SIZE, WRITERS).await?;
+    let reads = (SIZE, READERS_OF_SIX);
+    Ok(read_some(rt, &objects, (count, reads_of(scale)), reads, (seed, stays)).await?.1)
+}
+
+/// Half of the objects stay: those whose number has an odd sum of bits.
+const fn stays(object: u64) -> bool {
+    object.count_ones() % 2 == 1
+}
+
+/// Reads of a store half of whose objects were removed, with or without cleaning, and zones that were cleaned meanwhile.
+async fn beside_cleaning(
+    runtimes: &Runtimes,
+    profile: &Profile,
+    (scale, seed): (Scale, u64),
+    (configuration, cleans): (Configuration, bool),
+) -> Result<(Latency, u64), LabError> {
+    let rt = &runtimes.program;
+    let count = objects_of(scale);
+    // Nearly full where the drive cleans, so that it has to; half empty where not.
+    let data_zones = (count * SIZE).div_ceil(256 << 20) as u32;
+    let zones = profile.shape.conventional_zones + 24 + if cleans { data_zones + 5 } else { 3 * data_zones + 32 };
+    let objects = Objects::format(runtimes, profile, Host::linux_4_18(), configuration, zones).await?;
+    write_all(rt, &objects, (0, count), SIZE, WRITERS).await?;
+    let of_others = objects.clone();
+    let removing = rt.spawn(async move {
+        for object in (0..count).filter(|object| !stays(*object)) {
+            of_others.remove(object).await?;
+        }
+        Ok::<(), LabError>(())
+    });
+    let removed = async { removing.await.map_err(|_| LabError("removals were lost".to_owned()))? };
+    let readers = if cleans { READERS } else { READERS_OF_SIX };
+    let reading = read_some(rt, &objects, (count, reads_of(scale)), (SIZE, readers), (seed, stays));
+    // A store that cleans does so while objects go.
+    let times = if cleans {
+        let (read, removed) = join(reading, removed).await;
+        removed?;
+        read?.1
+    } else {
+        removed.await?;
+        reading.await?.1
+    };
+    Ok((times, objects.cleaned()))
+}
+
+fn run(context: &mut Context) -> Result<Outcome, LabError> {
+    context.on_host(Host::linux_4_18());
+    let (scale, seed) = (context.scale, context.seed);
+    let managed = object_drives::managed(context, objects_of(scale) * SIZE)?;
+    let (conventional, zoned) = (object_drives::conventional(context)?, object_drives::zoned(context)?);
+    let simulate = || Sim::new(seed);
+    let written = |profile: Profile| {
+        simulate().run_on(Some(&processor::server()), move |runtimes| async move {
+            beside_writes(&runtimes, &profile, scale, seed).await
+        })
+    };
+    let cleaned = |how: (Configuration, bool)| {
+        let profile = zoned.clone();
+        simulate().run_on(Some(&processor::server()), move |runtimes| async move {
+            beside_cleaning(&runtimes, &profile, (scale, seed), how).await
+        })
+    };
+    let step = |at: f64, name: &str| (context.progress)(name, Some(at / 5.0));
+    step(0.0, "CMR");
+    let cmr = written(conventional.clone())?;
+    let quiet = simulate().run_on(Some(&processor::server()), move |runtimes| async move {
+        alone(&runtimes, &conventional, scale, seed).await
+    })?;
+    step(1.0, "DM-SMR");
+    let dm = written(managed)?;
+    step(2.0, "HM-SMR");
+    let (paper, _) = cleaned((Configuration::Paper, false))?;
+    let (ours, _) = cleaned((Configuration::Ours, false))?;
+    step(4.0, "HM-SMR that cleans");
+    let (beside, zones) = cleaned((Configuration::Ours, true))?;
+    let ms = |times: &Latency, per_mille: u64| times.percentile(per_mille) as f64 / 1e6;
+    let over = |times: &Latency, other: &Latency| ms(times, 990) / ms(other, 990);
+    let rows = vec![
+        Row::new("p99 of reads, HM-SMR whose cleaning is led around, over DM-SMR", "x", Better::Lower)
+            .paper(0.47, 0.25)
+            .paper_config(over(&paper, &dm))
+            .ours(over(&ours, &dm)),
+        Row::new("p99 of reads, HM-SMR whose cleaning is led around, over CMR", "x", Better::Lower)
+            .paper(1.13, 0.25)
+            .paper_config(over(&paper, &cmr))
+            .ours(over(&ours, &cmr))
+            .goal(1.05)
+            .note("in the paper, too, CMR is written to meanwhile, and HM-SMR is not"),
+        Row::new(
+            "p99 of reads, HM-SMR whose cleaning is led around, over CMR that nobody writes to",
+            "x",
+            Better::Lower,
+        )
+        .ours(over(&ours, &quiet))
+        .goal(1.05)
+        .note("not in the paper: both drives only read, 21 readers each"),
+        Row::new("p99 of reads on the drive that cleans, over CMR that nobody writes to", "x", Better::Lower)
+            .ours(over(&beside, &quiet))
+            .note(format!("not in the paper; {zones} zones were cleaned during the reads")),
+    ];
+    let rows = rows.into_iter().map(|row| if scale == Scale::Quick { row } else { row.judged() }).collect();
+    let systems = [
+        ("CMR, beside writes", &cmr),
+        ("CMR, reads alone", &quiet),
+        ("DM-SMR, beside writes", &dm),
+        ("HM-SMR, paper's configuration, led around", &paper),
+        ("HM-SMR, ours, led around", &ours),
+        ("HM-SMR, ours, on the drive that cleans", &beside),
+    ];
+    let bars = systems.map(|(name, times)| {
+        let points = (0..).zip(PER_MILLE).map(|(at, per_mille)| (f64::from(at), ms(times, per_mille)));
+        Series::new(name, Mark::Bars, points.collect())
+    });
+    let figures = vec![Figure {
+        name: NAME.to_owned(),
+        title: "Times of reads of 1 MiB while space is won (Figure 5.14)".to_owned(),
+        x: Axis::of_names("percentile", PER_MILLE.iter().map(|at| format!("p{}", *at as f64 / 10.0)).collect()),
+        y: Axis::linear("time (ms)"),
+        series: bars.to_vec(),
+    }];
+    Ok(Outcome { rows, figures, ..Outcome::default() })
+}
