@@ -43,10 +43,10 @@ fn tables_in_zones_are_written_once() {
 #[test]
 fn objects_are_made_faster_without_a_journal_below() {
     let found = run("object-create");
-    for drive in ["HDD", "SSD"] {
-        let (raw, ours) = row(&found, &format!("objects made on a raw drive, over a file system, {drive}"));
-        assert!(raw > 1.2 && ours > 1.0, "{drive}: {raw} and {ours}");
-    }
+    let made = |drive: &str| row(&found, &format!("objects made on a raw drive, over a file system, {drive}"));
+    let (hdd, ssd) = (made("HDD"), made("SSD"));
+    assert!(hdd.0 > 1.5 && ssd.0 > 1.5, "{hdd:?} and {ssd:?}");
+    assert!(hdd.1 > 1.8, "{hdd:?}");
 }
 
 #[test]
