@@ -32,7 +32,7 @@ pub(crate) fn blue_options() -> shingle_blue_store::Options {
         cache_bytes: 300_000,
         deferred_bytes: 40_000,
         waiting_bytes: 400_000,
-        metadata: Rc::new(LogKvOptions { log_bytes: 60_000 }),
+        log: Rc::new(LogKvOptions { log_bytes: 60_000 }),
         ..shingle_blue_store::Options::default()
     }
 }
