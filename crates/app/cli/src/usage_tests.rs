@@ -41,6 +41,7 @@ const VALUES: &[(&str, &str)] = &[
     ("VOLUME", "a volume of a trace"),
     ("PACE", "the pace of a replay"),
     ("STEP", "a step of an examination"),
+    ("PLACE", "a place of metadata"),
     ("WHAT", "a kind of files to generate"),
 ];
 

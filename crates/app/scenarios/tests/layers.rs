@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Crates that may hold unsafe code.
-const UNSAFE_ALLOWED: [&str; 2] = ["shingle-rocksdb", "shingle-zoned-linux"];
+const UNSAFE_ALLOWED: [&str; 3] = ["shingle-rocksdb", "shingle-rocksdb-keys", "shingle-zoned-linux"];
 
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))

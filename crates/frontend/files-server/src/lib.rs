@@ -26,6 +26,7 @@ mod files;
 mod frame;
 mod fresh;
 mod link;
+mod local;
 mod open;
 mod opener;
 mod outbox;

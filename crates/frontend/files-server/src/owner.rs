@@ -12,8 +12,9 @@ use shingle_zone_files::{FilesErrorKind, Options, ZoneFiles};
 
 use crate::address::Named;
 use crate::link::{Answering, Link};
+use crate::local::Local;
 use crate::opener::{OpenError, Opener};
-use crate::outbox::{Job, Outbox, Taking};
+use crate::outbox::{Outbox, Taking};
 use crate::resume;
 use crate::service;
 use crate::session::Session;
@@ -85,28 +86,6 @@ async fn opened(rt: &Runtime, opening: &Opening) -> Result<(ZoneFiles, Option<Ar
     Ok((files, Some(Arc::new(tails))))
 }
 
-/// The calls of this process, on the owner's thread.
-pub(crate) struct Local {
-    rt: Runtime,
-    calls: Arc<Outbox>,
-    session: Rc<Session>,
-}
-
-impl Local {
-    /// Begins all calls that this process has handed in. (FS-ORDER-2)
-    pub(crate) fn take_in(&self) {
-        self.begin(self.calls.take());
-    }
-
-    fn begin(&self, jobs: impl IntoIterator<Item = Job>) {
-        for mut job in jobs {
-            let data = job.take_data();
-            let answer = self.session.begin(job.call.clone(), data);
-            self.rt.spawn_detached(async move { job.answer(answer.await) });
-        }
-    }
-}
-
 async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails>>, OpenError>>, taking: Taking) {
     let (files, tails) = match opened(&rt, &opening).await {
         Ok(opened) => opened,
@@ -116,7 +95,7 @@ async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails
         }
     };
     let session = Session::new(&rt, &files, tails.clone());
-    let local = Rc::new(Local { rt: rt.clone(), calls: taking.0.clone(), session });
+    let local = Rc::new(Local::new(&rt, taking.0.clone(), session));
     let named = Named { holder: &opening.holder, partition: opening.partition.as_deref() };
     let beside = Rc::downgrade(&local);
     let serving = named.address().and_then(|address| service::serve(&rt, &files, tails.clone(), beside, &address));

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::frame::{CALL_BYTES_MAX, Head, LENGTHS, Lengths, parted};
-use crate::owner::Local;
+use crate::local::Local;
 use crate::session::Session;
 use crate::tail::Tails;
 use crate::wire::{Answer, VERSION};

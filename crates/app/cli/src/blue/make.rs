@@ -33,7 +33,7 @@ pub(crate) struct Format {
     small: Option<u32>,
     /// The place of names and all other metadata: a log, and all of them in memory; or RocksDB, for drives with many objects
     /// (needs libshingle_rocksdb.so, docs/rocksdb.md).
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, value_name = "PLACE", default_value_t)]
     metadata: Place,
     /// Go on even if the drive holds a store, or a file system that is not mounted; its data is lost. Asks first.
     #[arg(long)]

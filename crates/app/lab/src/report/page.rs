@@ -233,7 +233,7 @@ mod tests {
             "<svg",
             "a remark",
             "Not covered yet",
-            "no RocksDB runs",
+            "no load of files runs",
         ] {
             assert!(page.contains(part), "{part}");
         }

@@ -51,7 +51,7 @@ fn library() -> Option<PathBuf> {
         let newest = archives.max_by_key(age).expect("the workspace's tests were built");
         let made = Command::new("make")
             .arg("-C")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocksdb"))
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../bindings/rocksdb"))
             .arg("PROFILE=dev")
             .arg(format!("TARGET={}", built.parent().unwrap().display()))
             .arg(format!("RUST={}", newest.display()))
