@@ -155,7 +155,7 @@ def test_every_setting_of_the_configuration_has_its_place_in_the_man_page():
     page = (ROOT / "packaging/man/shingle.toml.5").read_text()
     for settings in re.findall(r"pub struct \w+(?:Config|Shape) \{(.*?)\n\}|pub struct Config \{(.*?)\n\}", source, re.S):
         for name in re.findall(r"^    pub (\w+):", "".join(settings), re.M):
-            assert re.search(rf"\b{name.removesuffix('s') if name == 'drives' else name}\b", page), name
+            assert re.search(rf"\b{name.removesuffix('s') if name in ('drives', 'blues') else name}\b", page), name
 
 
 def test_every_setting_of_an_arrays_file_has_its_place_in_the_man_page():

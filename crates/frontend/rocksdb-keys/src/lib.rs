@@ -9,7 +9,7 @@
 //! # Invariants
 //! - RKK-LOAD-1: functions of the library are called only as long as it is loaded, and only if it says the version of this build.
 //! - RKK-ORDER-1: batches are written in the order of their calls; those that come while one is written become one (BLU-KV-1).
-//! - RKK-END-1: nothing of the library runs on the store's thread, and no database is closed there.
+//! - RKK-END-1: nothing of the library runs on the store's thread. No database is closed there, nor beside the end of the process.
 
 // Functions of a library, found by their names. Each block says why it may call them.
 #[allow(unsafe_code)]

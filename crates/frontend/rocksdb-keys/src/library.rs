@@ -51,7 +51,6 @@ type Message = *mut *mut c_char;
 struct Functions {
     open: unsafe extern "C" fn(*const RawOptions, *mut *mut RawKeys, Message) -> c_int,
     get: unsafe extern "C" fn(*mut RawKeys, *const u8, usize, Sink, *mut c_void, Message) -> c_int,
-    #[expect(clippy::type_complexity, reason = "as the header has it")]
     scan: unsafe extern "C" fn(
         *mut RawKeys,
         *const u8,
@@ -218,12 +217,15 @@ impl Library {
     }
 }
 
+/// Merge operators, at a place to which the library has a pointer.
+struct Operators(&'static [MergeOperator]);
+
 /// A database that is open. It is closed when this is dropped, which waits for RocksDB's threads.
 pub(crate) struct OpenKeys {
     library: Arc<Library>,
     keys: *mut RawKeys,
     /// The library has a pointer to them.
-    _operators: Box<&'static [MergeOperator]>,
+    _operators: Box<Operators>,
 }
 
 // SAFETY: the library's functions may be called from any thread, several at a time, says keys.h.
@@ -244,7 +246,7 @@ type Pair = (Bytes, Bytes);
 impl OpenKeys {
     /// Opens the database in directory `path` of the files at the other end of a socket.
     pub(crate) fn open(library: &Arc<Library>, files: UnixStream, path: &CStr, given: Parameters) -> KvResult<Self> {
-        let mut operators = Box::new(given.operators);
+        let mut operators = Box::new(Operators(given.operators));
         let options = RawOptions {
             socket: files.into_raw_fd(),
             path: path.as_ptr(),
@@ -353,13 +355,13 @@ unsafe extern "C" fn merge(
     context: *mut c_void,
 ) {
     // SAFETY: as the caller says.
-    let operators = unsafe { *operators.cast::<&'static [MergeOperator]>() };
+    let operators = unsafe { &*operators.cast::<Operators>() };
     // SAFETY: as the caller says.
     let (key, operand) = unsafe { (slice(key, key_length), slice(operand, operand_length)) };
     // SAFETY: as the caller says.
     let before = (!value.is_null()).then(|| unsafe { slice(value, value_length) });
     // An operator never fails; if one panics all the same, no panic goes through C++, and the value is kept.
-    let merged = catch_unwind(AssertUnwindSafe(|| merged(operators, key, before, operand)));
+    let merged = catch_unwind(AssertUnwindSafe(|| merged(operators.0, key, before, operand)));
     let merged = merged.unwrap_or_else(|_| before.unwrap_or_default().to_vec());
     // SAFETY: the bytes are there during the call.
     unsafe { result(context, merged.as_ptr(), merged.len()) };

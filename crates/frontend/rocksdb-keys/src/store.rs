@@ -1,7 +1,5 @@
 //! The store of metadata.
 
-#![expect(clippy::disallowed_methods, reason = "a database of its own threads: never in simulations")]
-
 use std::cell::RefCell;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
@@ -12,11 +10,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shingle_blue_store::Options;
 use shingle_blue_store::kv::{
-    Batch, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, MergeOperator, OpenKeyValue, Order,
+    Batch, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, LogKvOptions, MergeOperator, OpenKeyValue, Order,
 };
 use shingle_files_server::serve_socket;
 use shingle_runtime::{Runtime, Task, TaskLost};
-use shingle_zone_files::ZoneFiles;
+use shingle_zone_files::{FilesErrorKind, ZoneFiles};
 
 use crate::library::{Library, LoadError, OpenKeys, Parameters};
 use crate::writer::Writer;
@@ -68,12 +66,34 @@ impl OpenKeyValue for RocksKeys {
         let table_bytes = table_bytes(&files);
         let given =
             Parameters { read_only, cache_bytes: self.cache_bytes, buffer_bytes: table_bytes, table_bytes, operators };
-        Box::pin(async move { Ok(Rc::new(RocksKv::open(rt, library, files, given).await?) as Rc<dyn KeyValue>) })
+        Box::pin(async move {
+            if !is_made(&files)? && read_only {
+                // Nothing was ever written: an empty store, which there is no database to read from yet.
+                return LogKvOptions::default().open(&rt, files, operators, true).await;
+            }
+            Ok(Rc::new(RocksKv::open(rt, library, files, given).await?) as Rc<dyn KeyValue>)
+        })
     }
 }
 
 fn table_bytes(files: &ZoneFiles) -> u64 {
     (files.stats().capacity_bytes / TABLES_MIN).clamp(TABLE_MIN, TABLE_MAX)
+}
+
+/// True if there is a database. One that lost the file by which it is found is not made anew: that would bury what it holds.
+fn is_made(files: &ZoneFiles) -> KvResult<bool> {
+    let entries = match files.list("/rocksdb") {
+        Ok(entries) => entries,
+        Err(error) if error.kind == FilesErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed(error)),
+    };
+    let is_there = |ends: &[&str]| entries.iter().any(|entry| ends.iter().any(|end| entry.name.ends_with(end)));
+    match (is_there(&["CURRENT"]), is_there(&[".sst", ".log"])) {
+        (false, true) => {
+            Err(KvError::new(KvErrorKind::Corrupt, "the database of the metadata lacks its file `CURRENT`"))
+        }
+        (made, _) => Ok(made),
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> KvError {
@@ -84,6 +104,8 @@ fn failed(error: impl std::fmt::Display) -> KvError {
 struct Running {
     keys: Arc<OpenKeys>,
     writer: Writer,
+    /// The end at which the files are served.
+    socket: UnixStream,
     /// Serves the files; it ends when the library lets go of them.
     serving: Task<()>,
 }
@@ -100,6 +122,7 @@ struct RocksKv {
 impl RocksKv {
     async fn open(rt: Runtime, library: Option<PathBuf>, files: ZoneFiles, given: Parameters) -> KvResult<Self> {
         let (own, theirs) = UnixStream::pair().map_err(failed)?;
+        let socket = own.try_clone().map_err(failed)?;
         let serving = rt.spawn(serve_socket(&rt, &files, own).map_err(failed)?);
         let opened = rt.blocking(move || {
             let library = Library::load(library.as_deref()).map_err(failed)?;
@@ -122,7 +145,7 @@ impl RocksKv {
                 return Err(failed(error));
             }
         };
-        let running = RefCell::new(Some(Running { keys, writer, serving }));
+        let running = RefCell::new(Some(Running { keys, writer, socket, serving }));
         Ok(Self { rt, files, table_bytes: given.table_bytes, read_only: given.read_only, running })
     }
 
@@ -170,7 +193,7 @@ impl KeyValue for RocksKv {
     fn close(&self) -> KvFuture<'_, ()> {
         let running = self.running.borrow_mut().take();
         Box::pin(async move {
-            let Some(Running { keys, mut writer, serving }) = running else { return Ok(()) };
+            let Some(Running { keys, mut writer, serving, socket: _socket }) = running else { return Ok(()) };
             let failure = writer.failure();
             let ended = self.rt.blocking(move || {
                 if let Some(thread) = writer.end() {
@@ -187,11 +210,12 @@ impl KeyValue for RocksKv {
 }
 
 impl Drop for RocksKv {
+    /// A database that was not closed stays in memory, without its files: to close it takes time, and it must not happen on this thread, which
+    /// serves them (RKK-END-1), nor beside the end of the process.
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        // Not on this thread, which serves the files (RKK-END-1).
-        let Running { keys, writer, .. } = running;
-        drop(writer);
-        let _ = std::thread::Builder::new().spawn(move || drop(keys));
+        // The files are free for others.
+        let _ = running.socket.shutdown(std::net::Shutdown::Both);
+        std::mem::forget(running.keys);
     }
 }

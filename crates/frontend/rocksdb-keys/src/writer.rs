@@ -1,11 +1,5 @@
 //! The thread that writes batches, in the order of their calls. (RKK-ORDER-1)
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "a database of its own threads: never in simulations"
-)]
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,6 +11,9 @@ use crate::library::OpenKeys;
 
 /// Most bytes of batches that are written as one.
 const JOINED_MAX: usize = 4 << 20;
+
+/// Changes of several batches, and those who wait for them.
+type Joined = (Vec<u8>, Vec<oneshot::Sender<KvResult<()>>>);
 
 struct Job {
     changes: Vec<u8>,
@@ -74,7 +71,7 @@ impl Shared {
     }
 
     /// The next batches, as one. `None` after the last.
-    fn next(&self) -> Option<(Vec<u8>, Vec<oneshot::Sender<KvResult<()>>>)> {
+    fn next(&self) -> Option<Joined> {
         let waits = |queue: &mut Queue| queue.jobs.is_empty() && !queue.ended;
         let mut queue = self.changed.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
         let Job { mut changes, answer } = queue.jobs.pop_front()?;

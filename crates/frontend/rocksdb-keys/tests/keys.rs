@@ -101,6 +101,25 @@ impl Drive {
     }
 }
 
+/// RKK-LOAD-1: with RocksDB or without it.
+#[test]
+fn another_library_is_refused_and_named() {
+    let text = std::env::temp_dir().join(format!("shingle-no-library-{}.so", std::process::id()));
+    std::fs::write(&text, "no library").unwrap();
+    // One that every program has loaded, and that has none of the functions.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let other = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("libc.so"));
+    for (path, says) in [
+        (text.as_path(), "no-library"),
+        (Path::new("/none/x.so"), "/none/x.so"),
+        (Path::new(other.unwrap()), "another version"),
+    ] {
+        let error = keys(path).check().unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    std::fs::remove_file(&text).unwrap();
+}
+
 type Map = BTreeMap<Bytes, Bytes>;
 
 fn apply(map: &mut Map, batch: &Batch) {
@@ -200,6 +219,10 @@ fn objects_have_their_metadata_in_rocksdb() {
     real::run(|rt| async move {
         let format = FormatOptions { metadata: Metadata::RocksDb, meta_zones: Some(24), ..Default::default() };
         Store::format(&rt, drive.open(&rt).await, format).await.unwrap();
+        let options = Options { rocksdb: Some(Rc::new(keys(&library))), ..Default::default() };
+        let (empty, _) = Store::examine(&rt, drive.open(&rt).await, options).await.unwrap();
+        assert_eq!((empty.collections(), empty.check(true).await.unwrap()), (vec![], vec![]), "it was never opened");
+        empty.close().await.unwrap();
         let refused = Store::open(&rt, drive.open(&rt).await, Options::default()).await.err().unwrap();
         assert_eq!(refused.kind, BlueErrorKind::Invalid, "{refused}");
         let info = CollectionInfo { id: CollectionId { pool: 1, seed: 0 }, bits: 0 };

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::sources::{self, Source};
 
 /// Beginning of a crate's ids.
-const PREFIXES: [(&str, &str); 33] = [
+const PREFIXES: [(&str, &str); 34] = [
     ("crates/app/cli", "CLI"),
     ("crates/app/lab", "LAB"),
     ("crates/app/scenarios", "SC"),
@@ -32,6 +32,7 @@ const PREFIXES: [(&str, &str); 33] = [
     ("crates/foundation/store-api", "API"),
     ("crates/frontend/files-server", "FS"),
     ("crates/frontend/nbd-server", "NBD"),
+    ("crates/frontend/rocksdb-keys", "RKK"),
     ("crates/frontend/ublk-server", "UB"),
     ("crates/frontend/s3-gateway", "GW"),
     ("crates/store/array-objects", "AO"),

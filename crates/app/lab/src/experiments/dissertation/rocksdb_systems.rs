@@ -212,7 +212,8 @@ fn full_bytes(load: &Load) -> f64 {
 /// The dissertation's conventional SSD, so large that the load fills it, with erase blocks in proportion to tables of 512 MiB.
 pub(super) fn conventional_ssd(load: &Load) -> Result<Profile, LabError> {
     let mut profile = Profile::named("ssd-3840").map_err(|error| LabError(error.0))?;
-    let mib = (full_bytes(load) / f64::from(1 << 20)) as u32;
+    // The model of ext4 takes no less: under a small load of one's own the SSD is not full.
+    let mib = ((full_bytes(load) / f64::from(1 << 20)) as u32).max(512);
     profile.shape.zones = mib.div_ceil(profile.shape.zone_mib);
     profile.shape.conventional_zones = profile.shape.zones;
     let (Some(flash), Some(Translation::PageMapped(layer))) = (&mut profile.flash, &mut profile.translation) else {
