@@ -2,8 +2,6 @@
 //!
 //! The library is made here, as `make -C bindings/rocksdb` does; without RocksDB's headers or a compiler for C++ the tests say so and pass.
 
-#![expect(clippy::disallowed_methods, reason = "a database of its own threads, on real time")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
