@@ -263,19 +263,15 @@ fn amplification_of_two_kinds(hints: bool, seed: u64) -> f64 {
             names[usize::from(long)].push(name);
         }
         let written = (device.counts().writes.1 - before.1) * BLOCK_SIZE as u64;
-        println!("short {} long {}", names[0].len(), names[1].len());
         files.close().await.unwrap();
         written as f64 / (bytes - before.0) as f64
     })
 }
 
+/// Lifetimes that somebody would learn could save no more than those that are known.
 #[test]
-fn two_kinds() {
-    for seed in [1, 2] {
-        println!(
-            "{seed}: hints {:.3}, none {:.3}",
-            amplification_of_two_kinds(true, seed),
-            amplification_of_two_kinds(false, seed)
-        );
-    }
+fn known_lifetimes_save_little_since_copies_have_zones_of_their_own() {
+    let (known, unknown) = (amplification_of_two_kinds(true, 1), amplification_of_two_kinds(false, 1));
+    println!("write amplification {known:.3} with lifetimes known, {unknown:.3} without");
+    assert!(known < 4.0 && unknown < 1.1 * known, "{known:.3} and {unknown:.3}");
 }
