@@ -61,7 +61,7 @@ fn opener(path: PathBuf) -> Opener {
     Arc::new(move |rt| {
         let path = path.clone();
         async move {
-            open_drive(&path, &rt, OpenOptions::default()).map_err(|error| OpenError {
+            open_drive(&path, &rt, OpenOptions { alone: true, ..OpenOptions::default() }).map_err(|error| OpenError {
                 in_use: error.kind == ErrorKind::InUse,
                 error: FilesError::new(FilesErrorKind::Unavailable, error.to_string()),
             })

@@ -216,7 +216,7 @@ impl Format {
     fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let options = FormatOptions { metazones: self.metazones, force: self.force, store: None };
-            let open = OpenOptions { force: self.force, keep_open: false };
+            let open = OpenOptions { force: self.force, keep_open: false, alone: false };
             let device = device::open_with(&self.drive, &rt, open).await?;
             ChunkStore::layout_of(device.geometry(), &options).map_err(|error| named(&self.drive, &error))?;
             let drive = self.drive.display();

@@ -29,7 +29,7 @@ fn forget(path: &Path) {
 }
 
 fn open(path: &Path, runtime: &Runtime, ring: bool) -> Rc<FileDevice> {
-    let opened = if ring { open_file(path, runtime) } else { FileDevice::open(path, runtime) };
+    let opened = if ring { open_file(path, runtime, false) } else { FileDevice::open(path, runtime) };
     Rc::new(opened.expect("the drive opens"))
 }
 

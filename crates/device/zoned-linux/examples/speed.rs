@@ -28,8 +28,8 @@ fn main() {
     let path = PathBuf::from(std::env::args().nth(1).expect("the drive's node"));
     let (megabytes, reads, depth) = (argument(2, 256), argument(3, 20_000), argument(4, 32));
     real::run(|rt| async move {
-        let device =
-            KernelDevice::open(&path, &rt, OpenOptions { force: true, keep_open: false }).expect("the drive opens");
+        let device = KernelDevice::open(&path, &rt, OpenOptions { force: true, keep_open: false, alone: false })
+            .expect("the drive opens");
         let geometry = device.geometry().clone();
         for info in device.report(ZoneId(0), u32::MAX).await.expect("a report") {
             if info.state != ZoneState::NotWritePointer && info.state != ZoneState::Empty {

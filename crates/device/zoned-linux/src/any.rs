@@ -31,14 +31,14 @@ use crate::{ioctl, node, signature};
 pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>, OpenError> {
     let emulated = |error| OpenError::new(OpenErrorKind::Emulated(error), path);
     if !is_node(path) {
-        return Ok(Rc::new(open_file(path, runtime).map_err(emulated)?));
+        return Ok(Rc::new(open_file(path, runtime, options.alone).map_err(emulated)?));
     }
     let drive = device::describe(path)?;
     if drive.zoned != ZonedModel::None {
         return Ok(Rc::new(KernelDevice::open(path, runtime, options)?));
     }
     device::refuse_used(path, &drive, options)?;
-    match open_file(path, runtime) {
+    match open_file(path, runtime, options.alone) {
         Ok(device) => Ok(Rc::new(device)),
         Err(FileDeviceError { kind: FileDeviceErrorKind::NotADrive, .. }) => {
             let found = look_for_others(path, &drive)?;
@@ -81,7 +81,7 @@ pub fn create_drive(
     if drive.zoned != ZonedModel::None {
         return Err(OpenError::new(OpenErrorKind::Zoned, path));
     }
-    device::refuse_used(path, &drive, OpenOptions { force: options.force, keep_open: false })?;
+    device::refuse_used(path, &drive, OpenOptions { force: options.force, keep_open: false, alone: false })?;
     if drive.read_only {
         return Err(OpenError::new(OpenErrorKind::ReadOnly, path));
     }

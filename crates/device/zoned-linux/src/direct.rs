@@ -109,7 +109,7 @@ impl DirectDrive {
         let open = match &drive {
             Some(drive) if drive.zoned != ZonedModel::None => return Err(OpenError::new(OpenErrorKind::Zoned, path)),
             Some(drive) if writable => {
-                device::refuse_used(path, drive, OpenOptions { force: true, keep_open: false })?;
+                device::refuse_used(path, drive, OpenOptions { force: true, keep_open: false, alone: false })?;
                 Open::Node(device::claim(path, drive)?)
             }
             _ => {

@@ -40,25 +40,28 @@ const QUICK_SYNC: Duration = Duration::from_micros(500);
 /// Opens the emulated drive in the file, or on the ordinary block device, at `path`, as [`FileDevice::open`] does; its
 /// commands go through io_uring, or by blocking threads where the kernel has none or forbids it.
 ///
+/// A drive that is `alone` on its thread may have the thread wait for small writes and quick syncs. An array has several drives on one thread:
+/// one that hangs must not stop the others there.
+///
 /// # Errors
 /// As [`FileDevice::open`]; `InUse` only after a second, in which the last of a killed process may end.
 ///
 /// # Panics
 /// Outside of [`shingle_runtime::real`], whose executor watches the ring.
 #[expect(clippy::disallowed_methods, reason = "opening blocks its caller")]
-pub fn open_file(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
+pub fn open_file(path: &Path, runtime: &Runtime, alone: bool) -> Result<FileDevice, FileDeviceError> {
     for _ in 1..LOCK_TRIES {
-        match open_once(path, runtime) {
+        match open_once(path, runtime, alone) {
             Err(FileDeviceError { kind: FileDeviceErrorKind::InUse, .. }) => std::thread::sleep(LOCK_PAUSE),
             other => return other,
         }
     }
-    open_once(path, runtime)
+    open_once(path, runtime, alone)
 }
 
-fn open_once(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
+fn open_once(path: &Path, runtime: &Runtime, alone: bool) -> Result<FileDevice, FileDeviceError> {
     FileDevice::open_with(path, runtime, |file| {
-        match FileRing::new(Arc::new(file.clone()), Some(file.clone()), runtime) {
+        match FileRing::new(Arc::new(file.clone()), alone.then(|| file.clone()), runtime) {
             Ok(ring) => Some(Box::new(ring)),
             Err(error) => {
                 tracing::info!(%error, path = %path.display(), "no io_uring here: commands of this drive go by threads");
@@ -78,7 +81,7 @@ struct Work {
 struct FileRing {
     runtime: Runtime,
     shared: Rc<Shared>,
-    /// For small writes.
+    /// For small writes and quick syncs, if the drive has its thread for itself.
     file: Option<HostFile>,
     /// Usual time of a sync; unknown ones count as slow.
     sync_time: Cell<Duration>,

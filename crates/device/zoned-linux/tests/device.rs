@@ -31,7 +31,7 @@ use shingle_zoned::contract_suite::{Backend, check, random};
 use shingle_zoned::{DeviceErrorKind, Geometry, ZoneOp, ZoneState, ZonedDevice};
 use shingle_zoned_linux::{Drive, KernelDevice, OpenErrorKind, OpenOptions, describe};
 
-const FORCE: OpenOptions = OpenOptions { force: true, keep_open: false };
+const FORCE: OpenOptions = OpenOptions { force: true, keep_open: false, alone: false };
 
 struct Kernel {
     runtime: Runtime,

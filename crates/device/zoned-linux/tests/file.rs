@@ -14,7 +14,7 @@ mod cases;
 
 /// Opens a drive as the cases do.
 fn open(path: &Path, runtime: &Runtime) -> Result<FileDevice, FileDeviceError> {
-    open_file(path, runtime)
+    open_file(path, runtime, true)
 }
 
 /// A file in a directory of its own, which goes with it.
@@ -41,14 +41,14 @@ impl Backend for Files {
         Box::pin(async {
             self.made.set(self.made.get() + 1);
             FileDevice::create(&self.path(), geometry, CreateOptions::default()).unwrap();
-            Some(open_file(&self.path(), &self.runtime).unwrap())
+            Some(open_file(&self.path(), &self.runtime, self.made.get() % 2 == 0).unwrap())
         })
     }
 
     fn reopen(&self, device: FileDevice) -> LocalBoxFuture<'_, Option<FileDevice>> {
         Box::pin(async move {
             drop(device);
-            Some(open_file(&self.path(), &self.runtime).unwrap())
+            Some(open_file(&self.path(), &self.runtime, self.made.get() % 2 == 0).unwrap())
         })
     }
 

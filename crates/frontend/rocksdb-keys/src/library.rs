@@ -222,7 +222,7 @@ struct Operators(&'static [MergeOperator]);
 
 /// A database that is open. It is closed when this is dropped, which waits for RocksDB's threads.
 pub(crate) struct OpenKeys {
-    library: Arc<Library>,
+    loaded: Arc<Library>,
     keys: *mut RawKeys,
     /// The library has a pointer to them.
     _operators: Box<Operators>,
@@ -236,7 +236,7 @@ unsafe impl Sync for OpenKeys {}
 impl Drop for OpenKeys {
     fn drop(&mut self) {
         // SAFETY: the database is open, and used no more.
-        unsafe { (self.library.functions.close)(self.keys) };
+        unsafe { (self.loaded.functions.close)(self.keys) };
     }
 }
 
@@ -260,17 +260,17 @@ impl OpenKeys {
         let mut keys = null_mut();
         // SAFETY: the options are as keys.h has them, and the socket is given away.
         library.run(|message| unsafe { (library.functions.open)(&options, &mut keys, message) })?;
-        Ok(Self { library: library.clone(), keys, _operators: operators })
+        Ok(Self { loaded: library.clone(), keys, _operators: operators })
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
         let mut found: Vec<Bytes> = Vec::new();
         let into = (&raw mut found).cast();
         let mut absent = false;
-        let result = self.library.run(|message| {
+        let result = self.loaded.run(|message| {
             // SAFETY: the database is open; the key has these bytes, and `collect` takes the vector, which outlives the call.
             let done =
-                unsafe { (self.library.functions.get)(self.keys, key.as_ptr(), key.len(), collect, into, message) };
+                unsafe { (self.loaded.functions.get)(self.keys, key.as_ptr(), key.len(), collect, into, message) };
             absent = done == c_int::from(error_number(FilesErrorKind::NotFound));
             done
         });
@@ -286,8 +286,8 @@ impl OpenKeys {
         let into = (&raw mut found).cast();
         let backward = order == Order::Backward;
         // SAFETY: as in `get`.
-        self.library.run(|message| unsafe {
-            (self.library.functions.scan)(
+        self.loaded.run(|message| unsafe {
+            (self.loaded.functions.scan)(
                 self.keys,
                 from.as_ptr(),
                 from.len(),
@@ -310,8 +310,8 @@ impl OpenKeys {
 
     pub(crate) fn write(&self, changes: &[u8]) -> KvResult<()> {
         // SAFETY: the database is open, and there are as many bytes.
-        self.library.run(|message| unsafe {
-            (self.library.functions.write)(self.keys, changes.as_ptr(), changes.len(), message)
+        self.loaded.run(|message| unsafe {
+            (self.loaded.functions.write)(self.keys, changes.as_ptr(), changes.len(), message)
         })
     }
 }

@@ -35,7 +35,7 @@ pub struct RocksKeys {
     /// Memory for blocks of tables, in bytes.
     pub cache_bytes: u64,
     /// The library; `None` = the one beside the program, in `/usr/local/lib` or `/usr/lib`, or the one that `SHINGLE_ROCKSDB_LIBRARY` names.
-    pub library: Option<PathBuf>,
+    pub file: Option<PathBuf>,
 }
 
 impl RocksKeys {
@@ -44,13 +44,13 @@ impl RocksKeys {
     /// # Errors
     /// It is not there, lacks RocksDB, or is of another version.
     pub fn check(&self) -> Result<(), LoadError> {
-        Library::load(self.library.as_deref()).map(drop)
+        Library::load(self.file.as_deref()).map(drop)
     }
 }
 
 /// Options that also open stores whose metadata are in RocksDB: a quarter of the cache is for its tables.
 pub fn with_rocksdb(options: Options) -> Options {
-    let keys = RocksKeys { cache_bytes: options.cache_bytes / 4, library: None };
+    let keys = RocksKeys { cache_bytes: options.cache_bytes / 4, file: None };
     Options { rocksdb: Some(Rc::new(keys)), ..options }
 }
 
@@ -62,7 +62,7 @@ impl OpenKeyValue for RocksKeys {
         operators: &'static [MergeOperator],
         read_only: bool,
     ) -> KvFuture<'static, Rc<dyn KeyValue>> {
-        let (rt, library) = (rt.clone(), self.library.clone());
+        let (rt, library) = (rt.clone(), self.file.clone());
         let table_bytes = table_bytes(&files);
         let given =
             Parameters { read_only, cache_bytes: self.cache_bytes, buffer_bytes: table_bytes, table_bytes, operators };

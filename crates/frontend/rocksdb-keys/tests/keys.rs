@@ -62,7 +62,7 @@ fn library() -> Option<PathBuf> {
 }
 
 fn keys(library: &Path) -> RocksKeys {
-    RocksKeys { cache_bytes: 1 << 20, library: Some(library.to_owned()) }
+    RocksKeys { cache_bytes: 1 << 20, file: Some(library.to_owned()) }
 }
 
 /// A drive in a file that goes with it.
@@ -207,6 +207,29 @@ fn batches_are_there_in_their_order_after_each_opening() {
         })
         .unwrap();
     }
+}
+
+/// A database that lost the file by which it is found is damage, and not a new one.
+#[test]
+fn a_database_without_its_current_is_refused() {
+    let Some(library) = library() else { return };
+    let drive = Drive::new();
+    real::run(|rt| async move {
+        ZoneFiles::format(&rt, drive.open(&rt).await, Default::default()).await.unwrap();
+        let (files, _) = ZoneFiles::open(&rt, drive.open(&rt).await, Default::default()).await.unwrap();
+        let kv = keys(&library).open(&rt, files.clone(), OPERATORS, false).await.unwrap();
+        let mut batch = Batch::default();
+        batch.put("key", "value");
+        kv.write(batch).await.unwrap();
+        kv.close().await.unwrap();
+        files.remove("/rocksdb/CURRENT").await.unwrap();
+        for read_only in [true, false] {
+            let refused = keys(&library).open(&rt, files.clone(), OPERATORS, read_only).await.err().unwrap();
+            assert_eq!(refused.kind, KvErrorKind::Corrupt, "{refused}");
+        }
+        files.close().await.unwrap();
+    })
+    .unwrap();
 }
 
 /// A store that keeps its metadata in RocksDB says so, and is whole after each opening.

@@ -28,7 +28,7 @@ pub(super) struct Consent {
 /// # Errors
 /// One of them is missing, or must not be written over. Nothing was changed.
 pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consent) -> Outcome<Vec<ArrayDrive>> {
-    let open = OpenOptions { force: consent.force, keep_open: false };
+    let open = OpenOptions { force: consent.force, keep_open: false, alone: false };
     let (drives, away) = open_drives(names, rt, open).await?;
     if !away.is_empty() {
         return Err(Failure::new(format!("there is no drive {}", away.join(", "))).not_run());

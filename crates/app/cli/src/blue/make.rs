@@ -46,11 +46,11 @@ pub(crate) struct Format {
 impl Format {
     pub(crate) fn run(self) -> Outcome {
         if let Place::Rocksdb = self.metadata {
-            let keys = RocksKeys { cache_bytes: 0, library: None };
+            let keys = RocksKeys { cache_bytes: 0, file: None };
             keys.check().map_err(|error| Failure::new(error.to_string()))?;
         }
         shingle_runtime::real::run(|rt| async move {
-            let open = OpenOptions { force: self.force, keep_open: false };
+            let open = OpenOptions { force: self.force, keep_open: false, alone: false };
             let device = device::open_with(&self.drive, &rt, open).await?;
             let drive = self.drive.display();
             if !self.force {

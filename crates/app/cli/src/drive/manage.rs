@@ -44,7 +44,7 @@ impl Manage {
 }
 
 async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
-    let options = OpenOptions { force: which.force, keep_open: true };
+    let options = OpenOptions { force: which.force, keep_open: true, alone: false };
     let device = device::open_with(&which.path, &rt, options).await?;
     let zones = choose(&device, &which.zones, op).await?;
     if let Some(zone) = zones.iter().find(|zone| zone.state == ZoneState::NotWritePointer) {

@@ -135,7 +135,7 @@ impl Add {
     async fn run(self, rt: &Runtime) -> Outcome {
         let drive = self.drive.display();
         let failed = |error: StoreError| Failure::new(format!("{drive}: {}", error.message));
-        let options = OpenOptions { force: self.force, keep_open: false };
+        let options = OpenOptions { force: self.force, keep_open: false, alone: false };
         let device = device::open_with(&self.drive, rt, options).await?;
         let wanted = self.partitions.iter().map(|spec| spec.wanted(device.geometry()));
         let wanted: Vec<_> = wanted.collect::<Outcome<_>>()?;

@@ -41,7 +41,7 @@ pub(crate) struct Create {
 impl Create {
     pub(crate) fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let open = OpenOptions { force: self.force, keep_open: false };
+            let open = OpenOptions { force: self.force, keep_open: false, alone: false };
             let device = device::open_with(&self.drive, &rt, open).await?;
             let drive = self.drive.display();
             if !self.force {

@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub force: bool,
     /// Leave open zones open, for commands by hand. Engines have them closed: they manage the places for open zones.
     pub keep_open: bool,
+    /// The drive has this thread for itself: an emulated one may have it wait for small writes and quick syncs. Not for drives of an array,
+    /// which have one thread: a host's disk that hangs would stop the others.
+    pub alone: bool,
 }
 
 /// A drive that was taken.

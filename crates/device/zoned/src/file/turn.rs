@@ -102,10 +102,11 @@ impl Turn {
         }
         let offset = self.shared.offset(slot, at);
         if let Some(zeros) = self.zeros_behind(at, &data) {
+            use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
             let with_zeros = data.iter().cloned().chain([zeros]).collect();
             match self.write_at(offset, with_zeros).await {
                 // The zeros alone may be too many.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                Err(error) if matches!(error.kind(), StorageFull | FileTooLarge | QuotaExceeded) => {}
                 done => return done,
             }
         }
