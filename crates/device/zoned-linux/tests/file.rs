@@ -41,14 +41,14 @@ impl Backend for Files {
         Box::pin(async {
             self.made.set(self.made.get() + 1);
             FileDevice::create(&self.path(), geometry, CreateOptions::default()).unwrap();
-            Some(open_file(&self.path(), &self.runtime, self.made.get() % 2 == 0).unwrap())
+            Some(open_file(&self.path(), &self.runtime, self.made.get().is_multiple_of(2)).unwrap())
         })
     }
 
     fn reopen(&self, device: FileDevice) -> LocalBoxFuture<'_, Option<FileDevice>> {
         Box::pin(async move {
             drop(device);
-            Some(open_file(&self.path(), &self.runtime, self.made.get() % 2 == 0).unwrap())
+            Some(open_file(&self.path(), &self.runtime, self.made.get().is_multiple_of(2)).unwrap())
         })
     }
 
