@@ -16,7 +16,8 @@ test: ## all unit, simulation and end-to-end tests
 
 # Every crate whose tests draw from seeds; crates/app/scenarios/tests/crash_target.rs holds this list against them.
 CRASH = -p shingle-sim -p shingle-record -p shingle-zone-kit -p shingle-chunk-store -p shingle-object-store -p shingle-array-store \
-	-p shingle-array-objects -p shingle-partitions -p shingle-translation -p shingle-zone-files -p shingle-blue-store -p shingle-blue-objects -p shingle-translation-layers -p shingle-store-testing
+	-p shingle-array-objects -p shingle-partitions -p shingle-translation -p shingle-zone-files -p shingle-blue-store -p shingle-blue-objects -p shingle-rocksdb-keys \
+	-p shingle-translation-layers -p shingle-store-testing
 
 crash: ## more power cuts and faults in every engine: SEEDS=20 runs 20 times as many seeds, SEEDS=20..40 the next 20 times
 	SHINGLE_SEEDS=$${SEEDS:-10} cargo test --profile crash --quiet --no-fail-fast --lib --tests $(CRASH)
