@@ -1,4 +1,4 @@
-"""One server for all tests that do not need to kill it, and one binary for all."""
+"""One server for all tests of a process that do not need to kill it, and one binary for all."""
 
 import os
 import signal
@@ -20,6 +20,9 @@ def pytest_configure(config):
     # A shell that starts the tests in the background has them ignore SIGINT. The commands that they start would too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("SHINGLE_ENDPOINT") or config.option.collectonly:
+        return
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        # Each of the processes that run the tests has a server of its own.
         return
     if not BINARY.exists():
         raise pytest.UsageError(f"there is no {BINARY}: run `cargo build --bin shingle --bin shingle-lab` first")

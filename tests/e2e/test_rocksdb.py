@@ -1,5 +1,6 @@
 """RocksDB on zones: Debian's own programs by preload, a database that is killed, followed and shared, and RocksDB's crash test."""
 
+import mmap
 import os
 import signal
 import subprocess
@@ -77,9 +78,25 @@ def test_rocksdbs_own_programs(drive, uri, preload):
     assert run("ldb", f"--db={drive.parent / 'copy' / 'bench'}", "get", "a-key") == "a-value\n"
 
 
-def killed(contract, preload, uri, database, sync, seconds):
+def test_column_families(drive, uri, contract, preload):
+    run(contract, "families", uri, "/db", env=preload)
+    checked(drive)
+
+
+def test_a_damaged_table_is_told_as_lost_data(drive, uri, contract, preload, tmp_path):
+    (tmp_path / "in").mkdir()
+    mark = os.urandom(32)
+    (tmp_path / "in" / "000009.sst").write_bytes(mark * 3000)
+    ok("files", "restore", drive, tmp_path / "in")
+    with open(drive, "r+b") as file, mmap.mmap(file.fileno(), 0) as held:
+        at = held.find(mark) + 20_000
+        held[at : at + 6] = b"rotten"
+    run(contract, "rotten", uri, "/000009.sst", env=preload)
+
+
+def killed(contract, preload, uri, database, sync, seconds, value=200):
     """Fills a database, kills it, and returns how many keys it acknowledged."""
-    process = subprocess.Popen([contract, "fill", uri, database, sync], env=preload, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([contract, "fill", uri, database, sync, str(value)], env=preload, stdout=subprocess.PIPE, text=True)
     first = process.stdout.readline()
     assert first, "the database did not open"
     time.sleep(seconds)
@@ -94,6 +111,14 @@ def test_a_killed_database_has_what_it_acknowledged(drive, uri, contract, preloa
     for seconds in [0.4, 0.05, 0.9]:
         acknowledged = killed(contract, preload, uri, "/db", sync, seconds)
         assert int(run(contract, "verify", uri, "/db", acknowledged, env=preload)) >= acknowledged
+    checked(drive)
+
+
+def test_a_killed_database_has_its_large_commits(drive, uri, contract, preload):
+    """Values larger than what gathers before it goes to the owner."""
+    for seconds in [0.3, 0.6]:
+        acknowledged = killed(contract, preload, uri, "/db", "0", seconds, value=400_000)
+        assert int(run(contract, "verify", uri, "/db", acknowledged, 400_000, env=preload)) >= acknowledged
     checked(drive)
 
 
@@ -126,6 +151,8 @@ def test_a_full_drive_tells_the_database_so_and_loses_nothing(tmp_path, contract
     ok("drive", "create", drive, "--size", "96MiB", "--zone-size", "4MiB")
     ok("files", "format", drive)
     uri = f"shingle://file:{drive}"
+    run(contract, "full", uri, env=preload)
+    ok("files", "format", drive, "--force", "--yes")
     filled = subprocess.run([contract, "fill", uri, "/db", "0"], env=preload, capture_output=True, text=True, timeout=240)
     assert filled.returncode == 1 and "no zone of the drive is free" in filled.stderr, filled.stderr
     acknowledged = int(filled.stdout.split()[-1]) + 1

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import rocksdb
-from rocksdb import ROOT, TARGET, run
+from rocksdb import ROOT, TARGET
 from shingle import shingle
 
 sys.path.insert(0, str(ROOT / "tests/rocksdb"))
@@ -21,7 +21,7 @@ PAIRS, TABLE = 120_000, 4 << 20
 
 @pytest.fixture(scope="module")
 def library():
-    run("make", "-C", ROOT / "bindings/rocksdb", "recorder", "PROFILE=dev", f"TARGET={TARGET.parent}", seconds=300)
+    rocksdb.make("recorder")
     return TARGET / "libshingle_rocksdb_recorder.so"
 
 

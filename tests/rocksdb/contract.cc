@@ -1,9 +1,14 @@
 // What RocksDB expects of a file system, asked of the one on zones; and a database for others to kill.
 //
 //   contract calls URI             each call of the file system, its results and its errors
-//   contract fill URI DB SYNC      writes keys 0, 1, 2, ... and prints each one that is acknowledged, until it is killed
-//   contract verify URI DB COUNT   keys 0 to COUNT-1 are there with their values; prints how many there are
-//   contract follow URI DB         opens DB as a secondary beside its writer, catches up until 1000 more keys are seen
+//   contract fill URI DB SYNC [N]  writes keys 0, 1, 2, ... with values of N bytes and prints each one that is acknowledged, until it is killed
+//   contract verify URI DB COUNT [N]  keys 0 to COUNT-1 are there with their values; prints how many there are
+//   contract follow URI DB         opens DB beside its writer, to read alone and as a secondary, which catches up until 1000 more keys are seen
+//   contract families URI DB       column families: written together, read after each opening, and dropped
+//   contract full URI              fills the drive; the error says that there is no room, and that trying again may help
+//   contract rotten URI PATH       the file at PATH is damaged; the error says that data are lost
+
+#include <dlfcn.h>
 
 #include <atomic>
 #include <cstdio>
@@ -19,6 +24,8 @@
 #include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/options.h"
+#include "rocksdb/write_batch.h"
+#include "shingle/files.h"
 
 using namespace rocksdb;
 
@@ -306,8 +313,75 @@ void Errors(const std::string& uri) {
   std::string text(5000, 'x');
   CHECK(one->FileExists("/" + text, kIo, nullptr).IsInvalidArgument());
   CHECK(one->FileExists("/\xff\xfe", kIo, nullptr).IsInvalidArgument());
+  // A lock is one of the place, however its path is written.
+  FileLock* lock = nullptr;
+  OK(one->LockFile("/LOCK", kIo, &lock, nullptr));
+  for (const char* same : {"/LOCK", "LOCK", "//LOCK", "/./LOCK"}) {
+    FileLock* other = nullptr;
+    const IOStatus locked = one->LockFile(same, kIo, &other, nullptr);
+    CHECK(locked.IsIOError() && !locked.GetRetryable() && !locked.GetDataLoss() && locked.GetScope() == IOStatus::kIOErrorScopeFile);
+  }
+  OK(one->UnlockFile(lock, kIo, nullptr));
   std::unique_ptr<FSRandomRWFile> random;
   CHECK(one->NewRandomRWFile("/x", kFile, &random, nullptr).IsNotSupported());
+}
+
+// Figures for monitoring come through a function of the caller's.
+void Metrics(const std::string& uri) {
+  const auto open = reinterpret_cast<decltype(&shingle_files_open)>(dlsym(RTLD_DEFAULT, "shingle_files_open"));
+  const auto metrics = reinterpret_cast<decltype(&shingle_metrics)>(dlsym(RTLD_DEFAULT, "shingle_metrics"));
+  const auto close = reinterpret_cast<decltype(&shingle_files_close)>(dlsym(RTLD_DEFAULT, "shingle_files_close"));
+  CHECK(open != nullptr && metrics != nullptr && close != nullptr);
+  shingle_files* files = nullptr;
+  CHECK(open(uri.substr(strlen("shingle://")).c_str(), 0, &files, nullptr) == SHINGLE_OK);
+  std::string figures;
+  const auto take = [](void* context, const char* text) { *static_cast<std::string*>(context) += text; };
+  CHECK(metrics(files, take, &figures, nullptr) == SHINGLE_OK);
+  close(files);
+  const size_t free = figures.find("\nshingle_files_free_bytes{store=\"");
+  CHECK(figures.rfind("# HELP ", 0) == 0 && free != std::string::npos);
+  CHECK(std::stoull(figures.substr(figures.find("} ", free) + 2)) > 0);
+}
+
+// Writes until there is no room, on a drive on which nothing else writes.
+void Full(const std::string& uri) {
+  const auto fs = Open(uri);
+  const std::string bytes = Pattern(1 << 20, 1);
+  for (int number = 0; number < 100000; ++number) {
+    std::unique_ptr<FSWritableFile> file;
+    IOStatus status = fs->NewWritableFile("/" + std::to_string(number) + ".sst", kFile, &file, nullptr);
+    if (status.ok()) {
+      status = file->Append(bytes, kIo, nullptr);
+    }
+    if (status.ok()) {
+      status = file->Sync(kIo, nullptr);
+    }
+    if (!status.ok()) {
+      CHECK(status.IsNoSpace() && status.GetRetryable() && !status.GetDataLoss() && status.GetScope() == IOStatus::kIOErrorScopeFileSystem);
+      CHECK(number > 5);
+      return;
+    }
+  }
+  CHECK(false);
+}
+
+void Rotten(const std::string& uri, const std::string& path) {
+  const auto fs = Open(uri);
+  uint64_t size = 0;
+  OK(fs->GetFileSize(path, kIo, &size, nullptr));
+  std::unique_ptr<FSRandomAccessFile> file;
+  OK(fs->NewRandomAccessFile(path, kFile, &file, nullptr));
+  std::vector<char> scratch(size);
+  Slice piece;
+  const IOStatus read = file->Read(0, size, kIo, &piece, scratch.data(), nullptr);
+  CHECK(read.IsCorruption() && read.GetDataLoss() && !read.GetRetryable() && read.GetScope() == IOStatus::kIOErrorScopeFile);
+  FSReadRequest request;
+  request.offset = 0;
+  request.len = size;
+  request.scratch = scratch.data();
+  OK(file->MultiRead(&request, 1, kIo, nullptr));
+  CHECK(request.status.IsCorruption() && request.status.GetDataLoss());
+  CHECK(file->Read(0, 10, kIo, &piece, nullptr, nullptr).IsInvalidArgument());
 }
 
 std::string Key(unsigned number) {
@@ -334,7 +408,7 @@ std::unique_ptr<DB> OpenDb(const std::string& uri, const std::string& path, std:
 
 // Counts keys, all with their values. `gaps` are allowed in the view of a secondary instance: it may find a log removed whose table is not in
 // the manifest that it has read, also on other file systems.
-unsigned Count(DB& db, bool gaps = false) {
+unsigned Count(DB& db, bool gaps = false, size_t bytes = 200) {
   unsigned found = 0;
   unsigned next = 0;
   ReadOptions options;
@@ -343,7 +417,7 @@ unsigned Count(DB& db, bool gaps = false) {
   for (all->SeekToFirst(); all->Valid(); all->Next()) {
     const unsigned number = static_cast<unsigned>(std::stoul(all->key().ToString()));
     CHECK(number == next || (gaps && number > next));
-    CHECK(all->value().ToString() == Pattern(200, number));
+    CHECK(all->value().ToString() == Pattern(bytes, number));
     next = number + 1;
     ++found;
   }
@@ -351,22 +425,22 @@ unsigned Count(DB& db, bool gaps = false) {
   return found;
 }
 
-void Fill(const std::string& uri, const std::string& path, bool sync) {
+void Fill(const std::string& uri, const std::string& path, bool sync, size_t bytes) {
   std::unique_ptr<Env> env;
   const auto db = OpenDb(uri, path, &env);
   WriteOptions options;
   options.sync = sync;
-  for (unsigned number = Count(*db);; ++number) {
-    OK(db->Put(options, Key(number), Pattern(200, number)));
+  for (unsigned number = Count(*db, false, bytes);; ++number) {
+    OK(db->Put(options, Key(number), Pattern(bytes, number)));
     printf("%u\n", number);
     fflush(stdout);
   }
 }
 
-void Verify(const std::string& uri, const std::string& path, unsigned least) {
+void Verify(const std::string& uri, const std::string& path, unsigned least, size_t bytes) {
   std::unique_ptr<Env> env;
   const auto db = OpenDb(uri, path, &env);
-  const unsigned found = Count(*db);
+  const unsigned found = Count(*db, false, bytes);
   printf("%u\n", found);
   CHECK(found >= least);
   OK(db->VerifyChecksum());
@@ -384,6 +458,75 @@ void Follow(const std::string& uri, const std::string& path) {
   }
   CHECK(last >= first + 1000);
   printf("%u to %u\n", first, last);
+  // One that only reads has what there was when it was opened.
+  Options options;
+  options.env = env.get();
+  DB* reading = nullptr;
+  OK(DB::OpenForReadOnly(options, path, &reading));
+  const std::unique_ptr<DB> alone(reading);
+  CHECK(Count(*alone, true) >= first);
+  CHECK(alone->Put(WriteOptions(), Key(0), "x").IsNotSupported());
+}
+
+struct Families {
+  std::unique_ptr<Env> env;
+  std::unique_ptr<DB> db;
+  std::vector<ColumnFamilyHandle*> handles;
+
+  ~Families() {
+    for (ColumnFamilyHandle* handle : handles) {
+      OK(db->DestroyColumnFamilyHandle(handle));
+    }
+  }
+};
+
+void OpenFamilies(Families& families, const std::string& uri, const std::string& path, const std::vector<std::string>& names) {
+  families.env = NewCompositeEnv(Open(uri));
+  Options options;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  options.env = families.env.get();
+  options.write_buffer_size = 64 << 10;
+  std::vector<ColumnFamilyDescriptor> wanted;
+  for (const std::string& name : names) {
+    wanted.emplace_back(name, ColumnFamilyOptions(options));
+  }
+  DB* db = nullptr;
+  OK(DB::Open(DBOptions(options), path, wanted, &families.handles, &db));
+  families.db.reset(db);
+}
+
+void ColumnFamilies(const std::string& uri, const std::string& path) {
+  std::vector<std::string> names{kDefaultColumnFamilyName, "one", "two"};
+  for (unsigned life = 0; life < 4; ++life) {
+    Families families;
+    OpenFamilies(families, uri, path, names);
+    for (unsigned number = 0; number < 400; ++number) {
+      for (size_t at = 0; at < names.size(); ++at) {
+        std::string value;
+        const Status found = families.db->Get(ReadOptions(), families.handles[at], Key(number), &value);
+        CHECK(life == 0 ? found.IsNotFound() : found.ok() && value == Pattern(300 + at, life * 1000 + number));
+      }
+      WriteBatch batch;
+      for (size_t at = 0; at < names.size(); ++at) {
+        OK(batch.Put(families.handles[at], Key(number), Pattern(300 + at, (life + 1) * 1000 + number)));
+      }
+      OK(families.db->Write(WriteOptions(), &batch));
+    }
+    // The families' tables and the log they share are of different ages at the next opening.
+    OK(families.db->Flush(FlushOptions(), families.handles[1 + life % 2]));
+  }
+  {
+    Families families;
+    OpenFamilies(families, uri, path, names);
+    OK(families.db->DropColumnFamily(families.handles[1]));
+  }
+  names.erase(names.begin() + 1);
+  Families families;
+  OpenFamilies(families, uri, path, names);
+  std::string value;
+  OK(families.db->Get(ReadOptions(), families.handles[1], Key(7), &value));
+  CHECK(value == Pattern(302, 4007));
 }
 
 }  // namespace
@@ -396,12 +539,19 @@ int main(int argc, char** argv) {
     Reads(*fs);
     Writes(*fs);
     Errors(argv[2]);
-  } else if (mode == "fill" && argc == 5) {
-    Fill(argv[2], argv[3], atoi(argv[4]) != 0);
-  } else if (mode == "verify" && argc == 5) {
-    Verify(argv[2], argv[3], static_cast<unsigned>(atoi(argv[4])));
+    Metrics(argv[2]);
+  } else if (mode == "fill" && argc >= 5) {
+    Fill(argv[2], argv[3], atoi(argv[4]) != 0, argc > 5 ? strtoul(argv[5], nullptr, 10) : 200);
+  } else if (mode == "verify" && argc >= 5) {
+    Verify(argv[2], argv[3], static_cast<unsigned>(atoi(argv[4])), argc > 5 ? strtoul(argv[5], nullptr, 10) : 200);
   } else if (mode == "follow" && argc == 4) {
     Follow(argv[2], argv[3]);
+  } else if (mode == "families" && argc == 4) {
+    ColumnFamilies(argv[2], argv[3]);
+  } else if (mode == "full" && argc == 3) {
+    Full(argv[2]);
+  } else if (mode == "rotten" && argc == 4) {
+    Rotten(argv[2], argv[3]);
   } else {
     fprintf(stderr, "see the head of contract.cc\n");
     return 2;

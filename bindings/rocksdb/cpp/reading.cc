@@ -37,6 +37,16 @@ void Finish(shingle_pending* pending, const std::string& path, FSReadRequest& re
   request.status = StatusOf(found, path, message);
 }
 
+// Begins a read. Without one that is pending, the request is complete: its bytes were in memory, or it failed.
+shingle_pending* Begin(const shingle_reader* reader, const std::string& path, FSReadRequest& request) {
+  shingle_pending* pending = nullptr;
+  Message message;
+  const int begun = shingle_read_begin(reader, request.offset, request.scratch, request.len, &pending, message.out());
+  request.status = StatusOf(begun, path, message);
+  request.result = Slice(request.scratch, begun == SHINGLE_OK ? request.len : 0);
+  return pending;
+}
+
 // An asynchronous read. Its request is gone when its bytes arrive.
 struct Begun {
   shingle_pending* pending;
@@ -79,11 +89,6 @@ IOStatus CompleteAll(std::vector<void*>& handles, bool aborted) {
   return IOStatus::OK();
 }
 
-void Complete(FSReadRequest& request) {
-  request.result = Slice(request.scratch, request.len);
-  request.status = IOStatus::OK();
-}
-
 }  // namespace
 
 IOStatus SequentialFile::Read(size_t n, const IOOptions&, Slice* result, char* scratch, IODebugContext*) {
@@ -118,10 +123,7 @@ IOStatus RandomAccessFile::MultiRead(FSReadRequest* requests, size_t count, cons
     if (request.len > kBegunBytesMax) {
       continue;
     }
-    begun[at] = shingle_read_begin(reader_.get(), request.offset, request.scratch, request.len);
-    if (begun[at] == nullptr) {
-      Complete(request);
-    }
+    begun[at] = Begin(reader_.get(), path_, request);
   }
   for (size_t at = 0; at < count; ++at) {
     FSReadRequest& request = requests[at];
@@ -141,9 +143,8 @@ IOStatus RandomAccessFile::ReadAsync(FSReadRequest& request, const IOOptions& op
     callback(request, argument);
     return IOStatus::OK();
   }
-  shingle_pending* pending = shingle_read_begin(reader_.get(), request.offset, request.scratch, request.len);
+  shingle_pending* pending = Begin(reader_.get(), path_, request);
   if (pending == nullptr) {
-    Complete(request);
     callback(request, argument);
     return IOStatus::OK();
   }

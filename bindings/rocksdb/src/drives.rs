@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::FutureExt;
 use shingle_files_server::{Files, OpenError, OpenFiles, Opener, open_files};
 use shingle_server::inventory::{DriveName, locate};
-use shingle_server::{ErrorKind, drive_path, open_drive};
+use shingle_server::{ErrorKind, drive_path, open_drive, start_log};
 use shingle_zone_files::{FilesError, FilesErrorKind, Options};
 use shingle_zoned_linux::{OpenOptions, System};
 
@@ -70,8 +70,13 @@ fn opener(path: PathBuf) -> Opener {
     })
 }
 
+/// Levels of the log on standard error, unless the environment names others: what an operator has to know.
+const LOG: &str = "warn";
+
 /// The files of a drive. (RK-DRIVE-1)
 pub(crate) fn open(drive: &str, cache_bytes: u64) -> Result<Arc<Files>, FilesError> {
+    let levels = std::env::var("SHINGLE_LOG").unwrap_or_else(|_| LOG.to_owned());
+    start_log(&levels).map_err(|error| invalid(format!("SHINGLE_LOG: {error}")))?;
     let path = path_of(drive)?;
     // The same drive by another path is in use, and reached through the owner here like by any other process.
     let path = std::fs::canonicalize(&path).unwrap_or(path);

@@ -111,8 +111,8 @@ void shingle_writer_close(shingle_writer *writer);
 
 /* Reads up to `length` bytes at `offset`; `*done` tells how many there were: fewer at the end of the file. */
 int shingle_read(const shingle_reader *reader, uint64_t offset, void *into, size_t length, size_t *done, char **message);
-/* Begins to read at most 4 MiB. Bytes in memory are in `into` at once, and then NULL is returned. */
-shingle_pending *shingle_read_begin(const shingle_reader *reader, uint64_t offset, void *into, size_t length);
+/* Begins to read at most 4 MiB. Bytes in memory are in `into` at once: all `length` of them, and `*pending` is NULL. */
+int shingle_read_begin(const shingle_reader *reader, uint64_t offset, void *into, size_t length, shingle_pending **pending, char **message);
 /* Waits for a read, and frees it. */
 int shingle_read_wait(shingle_pending *pending, void *into, size_t length, size_t *done, char **message);
 /* Frees a read that nobody waits for. */

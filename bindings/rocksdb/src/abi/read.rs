@@ -59,26 +59,28 @@ unsafe extern "C" fn shingle_read(
 }
 
 /// # Safety
-/// `reader` came from `shingle_open`, and `into` has `length` bytes.
+/// `reader` came from `shingle_open`, `into` has `length` bytes, `pending` may be written to, and `message` may be null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn shingle_read_begin(
     reader: *const Reader,
     offset: u64,
     into: *mut c_void,
     length: usize,
-) -> *mut Pending {
-    let mut pending = ptr::null_mut();
+    pending: *mut *mut Pending,
+    message: *mut *mut c_char,
+) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
-        told(ptr::null_mut(), || {
+        told(message, || {
+            present(pending)?;
+            pending.write(ptr::null_mut());
             let reader = borrowed(reader)?;
             if reader.remembered(offset, memory(into, length)?) {
                 return Ok(());
             }
-            give(&mut pending, reader.begin(offset, length as u64))
-        });
+            give(pending, reader.begin(offset, length as u64))
+        })
     }
-    pending
 }
 
 /// # Safety

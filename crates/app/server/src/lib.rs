@@ -40,7 +40,7 @@ pub use offline::precheck::{Findings, look as precheck};
 pub use offline::store::{Access, OfflineStore};
 pub use reports::health::utc;
 pub use reports::status::ask as ask_status;
-pub use server::{Server, run};
+pub use server::{Server, run, start_log};
 pub use volumes::{
     AttachVolume, Exports, Place, Served as ServedVolumes, SnapshotLine, SnapshotWish, Stop, TlsFiles, VolumeExport,
     ask_for_snapshots, attach as attach_volume, export as export_volumes, export_name,

@@ -333,7 +333,7 @@ pub(crate) fn log_levels(levels: &str) -> Result<Targets> {
 }
 
 /// Begins a log of these levels on standard error.
-pub(crate) fn start_log(levels: &str) -> Result<()> {
+pub fn start_log(levels: &str) -> Result<()> {
     let parsed = log_levels(levels)?;
     // The adapter calls every refused request an error and shows it whole, so clients could fill the log.
     let levels = if levels.contains("s3s") { parsed } else { parsed.with_target("s3s", LevelFilter::OFF) };

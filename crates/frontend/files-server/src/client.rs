@@ -6,16 +6,25 @@ use std::sync::mpsc::Receiver;
 use bytes::Bytes;
 use shingle_zone_files::FilesError;
 
+use crate::awake::Awake;
 use crate::cache::{BLOCK, TableCache};
-use crate::link::{Answering, Link, wait};
-use crate::tail::Tails;
-use crate::wire::{Answer, Call, Reply, out_of_place};
+use crate::link::{self, Answering, Link};
+use crate::tail::{Keeping, Tails};
+use crate::wire::{About, Answer, Call, Reply, out_of_place};
+
+/// Tails of the logs that this process writes.
+pub(crate) enum Tailing {
+    /// Another process owns the drive, and has what was flushed.
+    Elsewhere,
+    /// This process owns the drive. There may be no memory for tails.
+    Here(Option<Arc<Tails>>),
+}
 
 struct Inner {
     link: Arc<dyn Link>,
     cache: TableCache,
-    /// Those of the logs that this process writes, if it owns the drive.
-    tails: Option<Arc<Tails>>,
+    tails: Tailing,
+    awake: Awake,
 }
 
 /// A process's side of the files of a drive: a cheap handle.
@@ -23,13 +32,18 @@ struct Inner {
 pub(crate) struct Client(Arc<Inner>);
 
 impl Client {
-    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Option<Arc<Tails>>) -> Self {
-        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails }))
+    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Tailing) -> Self {
+        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails, awake: Awake::new() }))
     }
 
     /// Makes a call, and waits for its answer.
     pub(crate) fn call(&self, call: Call) -> Answer {
-        wait(&self.begin(call, Bytes::new()))
+        self.wait(&self.begin(call, Bytes::new()))
+    }
+
+    /// Waits for an answer.
+    pub(crate) fn wait(&self, answer: &Receiver<Answer>) -> Answer {
+        link::wait(answer, &self.0.awake)
     }
 
     /// As [`call`](Self::call), of a call whose answer says only that it is done.
@@ -60,8 +74,21 @@ impl Client {
         &self.0.cache
     }
 
-    pub(crate) fn tails(&self) -> Option<&Tails> {
-        self.0.tails.as_deref()
+    /// The place of a log's flushed bytes until they are written.
+    pub(crate) fn keeping(&self, about: &About, path: &str) -> Keeping {
+        let tails = match &self.0.tails {
+            Tailing::Here(tails) if about.log => tails,
+            _ => return Keeping::Owner,
+        };
+        let tail = tails.as_ref().map(|tails| tails.tail(about.serial, path));
+        match tail {
+            Some(Ok(tail)) => Keeping::Tail(tail),
+            Some(Err(error)) => {
+                tracing::warn!(%error, path, "each flush of the log waits for the drive");
+                Keeping::Drive
+            }
+            None => Keeping::Drive,
+        }
     }
 
     /// A table was cut: what the cache has of it from byte `size` on is gone.

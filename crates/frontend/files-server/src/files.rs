@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use shingle_zone_files::{FileKind, FilesError, FilesErrorKind, WriteLifetime};
 
-use crate::client::Client;
+use crate::client::{Client, Tailing};
 use crate::link::Link;
 use crate::reader::Reader;
-use crate::tail::Tails;
 use crate::wire::{About, Call, Reply, Room, kind_number, lifetime_number, out_of_place};
 use crate::writer::Writer;
 
@@ -35,7 +34,7 @@ impl Drop for Lock {
 }
 
 impl Files {
-    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Option<Arc<Tails>>) -> Self {
+    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Tailing) -> Self {
         Self(Client::new(link, cache_bytes, tails))
     }
 
@@ -46,15 +45,7 @@ impl Files {
     pub fn create(&self, path: &str, kind: FileKind, lifetime: WriteLifetime) -> Result<Writer, FilesError> {
         let call = Call::Create { path: checked(path)?, kind: kind_number(kind), lifetime: lifetime_number(lifetime) };
         let (handle, about) = self.opened(call)?;
-        let tails = self.0.tails().filter(|_| kind == FileKind::Wal);
-        let tail = tails.and_then(|tails| match tails.tail(about.serial, path) {
-            Ok(tail) => Some(tail),
-            Err(error) => {
-                tracing::debug!(%error, path, "flushed bytes of the log do not survive the end of the process");
-                None
-            }
-        });
-        Ok(Writer::new(&self.0, handle, about, tail))
+        Ok(Writer::new(&self.0, handle, about, path))
     }
 
     /// Opens a file to go on at its end.
@@ -63,7 +54,7 @@ impl Files {
     /// `NotFound`, `IsDirectory`, `Unavailable`.
     pub fn append_to(&self, path: &str) -> Result<Writer, FilesError> {
         let (handle, about) = self.opened(Call::Open { path: checked(path)? })?;
-        Ok(Writer::new(&self.0, handle, about, None))
+        Ok(Writer::new(&self.0, handle, about, path))
     }
 
     /// Opens a file to be read.

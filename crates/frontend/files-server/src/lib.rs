@@ -15,11 +15,13 @@
 //! - FS-ANSWER-1: each call is answered, or fails once the owner has ended. Appends without a sync may be lost then, and no others.
 //! - FS-CACHE-1: the cache holds bytes of tables that were verified, or that this process wrote; a place of a table that was read never gets other bytes.
 //! - FS-PEER-1: the socket serves the owner's user, and root.
+//! - FS-PEER-2: a process asks no owner that could not have opened the drive.
 //! - FS-END-1: files and locks of a process are let go when it ends, however it ends.
 //!
 //! Module `tail` states FS-TAIL.
 
 mod address;
+mod awake;
 mod cache;
 mod client;
 mod files;
@@ -31,6 +33,7 @@ mod open;
 mod opener;
 mod outbox;
 mod owner;
+mod peer;
 mod reader;
 mod remote;
 mod resume;
@@ -45,6 +48,7 @@ pub use link::{Answering, Link};
 pub use open::{OpenFiles, files_of_socket, open_files};
 pub use opener::{OpenError, Opener};
 pub use reader::{Pending, Reader};
+pub use resume::resume_logs;
 pub use service::serve_socket;
 pub use wire::{About, Call, Reply, Room, Then, error_number};
 pub use writer::Writer;

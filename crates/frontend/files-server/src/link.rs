@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use bytes::Bytes;
 
+use crate::awake::Awake;
 use crate::wire::{Answer, Call, owner_gone};
 
 /// A way to the owner.
@@ -56,6 +57,6 @@ impl Drop for Answering {
 }
 
 /// Waits for an answer.
-pub(crate) fn wait(answer: &Receiver<Answer>) -> Answer {
-    answer.recv().unwrap_or_else(|_| Err(owner_gone()))
+pub(crate) fn wait(answer: &Receiver<Answer>, awake: &Awake) -> Answer {
+    awake.receive(answer).unwrap_or_else(|_| Err(owner_gone()))
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use shingle_zone_files::{FilesError, FilesErrorKind, Options};
 
 use crate::address::Named;
+use crate::client::Tailing;
 use crate::files::Files;
 use crate::opener::Opener;
 use crate::owner::{Opening, Owner};
@@ -42,15 +43,15 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
     let until = Instant::now() + PATIENCE;
     loop {
         let error = match Owner::start(opening.clone()) {
-            Ok((owner, tails)) => return Ok(Files::new(owner, cache_bytes, tails)),
+            Ok((owner, tails)) => return Ok(Files::new(owner, cache_bytes, Tailing::Here(tails))),
             Err(error) => error,
         };
         if !error.in_use {
             return Err(error.error);
         }
         // Its owner may be opening or closing it right now.
-        match named.address().and_then(|address| Remote::connect(&address)) {
-            Ok(remote) => return Ok(Files::new(remote, cache_bytes, None)),
+        match named.address().and_then(|address| Remote::connect(&address, holder)) {
+            Ok(remote) => return Ok(Files::new(remote, cache_bytes, Tailing::Elsewhere)),
             Err(refused) if refused.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Err(FilesError::new(FilesErrorKind::Unavailable, refused.to_string()));
             }
@@ -67,5 +68,5 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
 pub fn files_of_socket(stream: UnixStream, cache_bytes: u64) -> Result<Files, FilesError> {
     let remote =
         Remote::over(stream).map_err(|error| FilesError::new(FilesErrorKind::Unavailable, error.to_string()))?;
-    Ok(Files::new(remote, cache_bytes, None))
+    Ok(Files::new(remote, cache_bytes, Tailing::Elsewhere))
 }

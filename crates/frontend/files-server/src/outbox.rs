@@ -13,6 +13,7 @@ use futures_util::future::select;
 use shingle_runtime::Runtime;
 use tokio::sync::Notify;
 
+use crate::awake::{AWAKE, Awake};
 use crate::link::Answering;
 use crate::wire::{Answer, Call, Then};
 
@@ -132,8 +133,8 @@ impl Outbox {
     }
 
     /// The next calls, once they need the owner. `None` after the last.
-    pub(crate) async fn next(&self, rt: &Runtime) -> Option<VecDeque<Job>> {
-        if self.may_rest() {
+    pub(crate) async fn next(&self, rt: &Runtime, awake: &Awake) -> Option<VecDeque<Job>> {
+        if !self.urgent_awake(rt, awake).await && self.may_rest() {
             let (woken, rested) = (pin!(self.woken.notified()), pin!(rt.sleep(HOLD)));
             // Either will do.
             let _ = select(woken, rested).await;
@@ -153,6 +154,27 @@ impl Outbox {
             }
             self.woken.notified().await;
         }
+    }
+
+    /// Looks for a call that cannot wait, awake. False if none came.
+    async fn urgent_awake(&self, rt: &Runtime, awake: &Awake) -> bool {
+        if !awake.tries() {
+            return false;
+        }
+        let began = rt.now();
+        while rt.now().since(began) < AWAKE {
+            let ends = {
+                let state = self.lock();
+                state.urgent || state.ended
+            };
+            if ends {
+                awake.note(false);
+                return true;
+            }
+            rt.yield_now().await;
+        }
+        awake.note(true);
+        false
     }
 
     fn may_rest(&self) -> bool {

@@ -11,6 +11,7 @@ use shingle_runtime::Runtime;
 use shingle_zone_files::{FilesErrorKind, Options, ZoneFiles};
 
 use crate::address::Named;
+use crate::awake::Awake;
 use crate::link::{Answering, Link};
 use crate::local::Local;
 use crate::opener::{OpenError, Opener};
@@ -75,15 +76,13 @@ async fn opened(rt: &Runtime, opening: &Opening) -> Result<(ZoneFiles, Option<Ar
     let device = (opening.opener)(rt.clone()).await?;
     let (files, report) = ZoneFiles::open(rt, device, opening.options).await?;
     tracing::debug!(?report, "the files are open");
-    let tails = match Tails::open(files.store()) {
-        Ok(tails) => tails,
+    match resume::resumed(&files).await? {
+        Ok(tails) => Ok((files, Some(Arc::new(tails)))),
         Err(error) => {
-            tracing::debug!(%error, "flushed bytes of logs do not survive the end of the process");
-            return Ok((files, None));
+            tracing::warn!(%error, "each flush of a log waits for the drive: there is no memory for it");
+            Ok((files, None))
         }
-    };
-    resume::append_missing(&files, &tails).await?;
-    Ok((files, Some(Arc::new(tails))))
+    }
 }
 
 async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails>>, OpenError>>, taking: Taking) {
@@ -106,7 +105,8 @@ async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails
         }
     }
     let _ = tell.send(Ok(tails.clone()));
-    while let Some(jobs) = taking.0.next(&rt).await {
+    let awake = Awake::new();
+    while let Some(jobs) = taking.0.next(&rt, &awake).await {
         local.begin(jobs);
     }
     drop(local);

@@ -6,9 +6,8 @@ use std::sync::mpsc::Receiver;
 use bytes::Bytes;
 use shingle_zone_files::FilesError;
 
-use crate::cache::BLOCK;
+use crate::cache::{BLOCK, Key};
 use crate::client::Client;
-use crate::link::wait;
 use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, out_of_place};
 
 /// First and largest bytes that are read ahead of one who reads in order.
@@ -28,7 +27,13 @@ pub struct Reader {
 
 /// A read under way.
 pub struct Pending {
+    client: Client,
     answer: Receiver<Answer>,
+    /// Bytes before those that were asked for, and how many were.
+    within: usize,
+    length: usize,
+    /// The table, and its first block, that the cache is to have.
+    blocks: Option<Key>,
 }
 
 impl Pending {
@@ -37,7 +42,20 @@ impl Pending {
     /// # Errors
     /// `Corrupt`, `Device`, `Unavailable`.
     pub fn wait(self) -> Result<Bytes, FilesError> {
-        data(wait(&self.answer))
+        let bytes = data(self.client.wait(&self.answer))?;
+        if let Some(first) = self.blocks {
+            remember(&self.client, first, &bytes);
+        }
+        let from = self.within.min(bytes.len());
+        Ok(bytes.slice(from..bytes.len().min(from + self.length)))
+    }
+}
+
+/// Puts blocks of a table into the cache, from `first` on.
+fn remember(client: &Client, (serial, first): Key, bytes: &Bytes) {
+    for (number, block) in bytes.chunks(BLOCK as usize).enumerate() {
+        // A copy: a slice would keep all that was read in memory as long as one block of it is used.
+        client.cache().insert((serial, first + number as u64), Bytes::copy_from_slice(block));
     }
 }
 
@@ -63,17 +81,30 @@ impl Reader {
     /// # Errors
     /// `Corrupt` if bytes are damaged or lost, `Device`, `Unavailable`.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {
-        if self.about.table && self.client.cache().holds_any() {
-            self.cached(offset, into)
-        } else {
-            self.direct(offset, into)
-        }
+        if self.caches() { self.cached(offset, into) } else { self.direct(offset, into) }
     }
 
     /// Begins to read; the bytes are there when [`Pending::wait`] returns. At most 4 MiB.
     pub fn begin(&self, offset: u64, length: u64) -> Pending {
         let length = length.min(DATA_BYTES_MAX as u64);
-        Pending { answer: self.client.begin(Call::Read { handle: self.handle, offset, length }, Bytes::new()) }
+        let (first, end) = (offset / BLOCK, offset.saturating_add(length).div_ceil(BLOCK));
+        let whole = (end - first) * BLOCK;
+        if !self.caches() || whole > DATA_BYTES_MAX as u64 {
+            return self.ask(offset, length, length);
+        }
+        let within = (offset % BLOCK) as usize;
+        Pending { within, blocks: Some((self.about.serial, first)), ..self.ask(first * BLOCK, whole, length) }
+    }
+
+    /// Begins to read `whole` bytes, of which `length` are wanted.
+    fn ask(&self, offset: u64, whole: u64, length: u64) -> Pending {
+        let call = Call::Read { handle: self.handle, offset, length: whole };
+        let answer = self.client.begin(call, Bytes::new());
+        Pending { client: self.client.clone(), answer, within: 0, length: length as usize, blocks: None }
+    }
+
+    fn caches(&self) -> bool {
+        self.about.table && self.client.cache().holds_any()
     }
 
     /// Bytes from memory alone, if all of them are there.
@@ -126,8 +157,8 @@ impl Reader {
             let first = at / BLOCK;
             let end = (offset + into.len() as u64 + ahead).div_ceil(BLOCK).max(first + 1);
             let length = ((end - first) * BLOCK).min(DATA_BYTES_MAX as u64);
+            // These are whole blocks, which the cache gets.
             let bytes = self.begin(first * BLOCK, length).wait()?;
-            self.remember(first, &bytes);
             let within = ((at - first * BLOCK) as usize).min(bytes.len());
             let here = &bytes[within..];
             let length = here.len().min(into.len() - done);
@@ -138,14 +169,6 @@ impl Reader {
             }
         }
         Ok(done)
-    }
-
-    fn remember(&self, first: u64, bytes: &Bytes) {
-        let cache = self.client.cache();
-        for (number, block) in bytes.chunks(BLOCK as usize).enumerate() {
-            // A copy: a slice would keep all that was read in memory as long as one block of it is used.
-            cache.insert((self.about.serial, first + number as u64), Bytes::copy_from_slice(block));
-        }
     }
 
     /// Bytes to read behind those that are asked for: more, the longer one reads in order.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io::{self, Error, ErrorKind, Read, Write};
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use bytes::Bytes;
 
 use crate::frame::{Head, LENGTHS, Lengths, joined};
 use crate::link::{Answering, Link};
+use crate::peer::check_owner;
 use crate::wire::{Call, VERSION};
 
 /// Time for the owner to say its version: it may be busy with a checkpoint.
@@ -57,9 +59,11 @@ impl Remote {
     /// Connects to the owner.
     ///
     /// # Errors
-    /// There is none; `PermissionDenied` if it belongs to another user; `InvalidData` if it is of another version.
-    pub(crate) fn connect(address: &SocketAddr) -> io::Result<Arc<Self>> {
-        Self::over(UnixStream::connect_addr(address)?)
+    /// There is none; `PermissionDenied` if it belongs to another user, or is of another version.
+    pub(crate) fn connect(address: &SocketAddr, holder: &Path) -> io::Result<Arc<Self>> {
+        let stream = UnixStream::connect_addr(address)?;
+        check_owner(&stream, holder)?;
+        Self::over(stream)
     }
 
     /// Uses a connection to the owner.

@@ -1,16 +1,65 @@
 //! Bringing logs up to what was flushed when the last owner of the drive was killed.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use shingle_zone_files::{FilesError, FilesErrorKind, FilesResult, ZoneFiles};
 
-use crate::tail::{Left, Tails};
+use crate::tail::{Left, SHARED_MEMORY, Tails};
+
+/// Brings the logs of files that were just opened up to what was flushed when their last owner was killed: for those who change files
+/// without this crate. (FS-TAIL-3)
+///
+/// # Errors
+/// `Unavailable` if another user's process left what is missing; `NoSpace` if there is no room for it.
+pub async fn resume_logs(files: &ZoneFiles) -> FilesResult<()> {
+    match resumed(files).await? {
+        Ok(tails) => tails.end(),
+        Err(error) => tracing::debug!(%error, "there is no memory for ends of logs"),
+    }
+    Ok(())
+}
+
+/// As [`resume_logs`]. The tails are the caller's from now on, if there is memory for them.
+pub(crate) async fn resumed(files: &ZoneFiles) -> FilesResult<std::io::Result<Tails>> {
+    let memory = Path::new(SHARED_MEMORY);
+    refuse_others(files, &Tails::of_others(memory, files.store()))?;
+    let tails = match Tails::below(memory, files.store()) {
+        Ok(tails) => tails,
+        Err(error) => return Ok(Err(error)),
+    };
+    append_missing(files, &tails).await?;
+    Ok(Ok(tails))
+}
+
+/// Bytes that another user's process flushed are no reason to go on without them, and that user alone may say that they are good. (FS-TAIL-3)
+fn refuse_others(files: &ZoneFiles, others: &[Tails]) -> FilesResult<()> {
+    for tails in others {
+        if newest_file(files)? > tails.newest() {
+            continue;
+        }
+        for log in tails.left().map_err(failed)? {
+            if missing(files, &log)?.is_some() {
+                let text = format!(
+                    "a process of another user was killed, and the end of log `{}` is in {} alone: open the drive as that user first, or remove \
+                     that directory if nobody needs these bytes",
+                    shingle_base::printable(log.path.as_bytes()),
+                    tails.directory().display()
+                );
+                return Err(FilesError::new(FilesErrorKind::Unavailable, text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: std::io::Error) -> FilesError {
+    let text = format!("ends of logs that a killed process left in shared memory cannot be read: {error}");
+    FilesError::new(FilesErrorKind::Unavailable, text)
+}
 
 /// Appends to logs what their tails have more, durably, and forgets the tails.
-pub(crate) async fn append_missing(files: &ZoneFiles, tails: &Tails) -> FilesResult<()> {
-    let failed = |error: std::io::Error| {
-        let text = format!("ends of logs that a killed process left in shared memory cannot be read: {error}");
-        FilesError::new(FilesErrorKind::Unavailable, text)
-    };
+async fn append_missing(files: &ZoneFiles, tails: &Tails) -> FilesResult<()> {
     let left = tails.left().map_err(failed)?;
     let newest = newest_file(files)?;
     // Another has written to the drive since: it went on without these bytes. (FS-TAIL-2)
@@ -28,22 +77,27 @@ pub(crate) async fn append_missing(files: &ZoneFiles, tails: &Tails) -> FilesRes
     Ok(())
 }
 
-async fn append_to(files: &ZoneFiles, log: &Left) -> FilesResult<()> {
+/// Bytes that a log lacks. `None` if it lacks none, was removed, or has another name now.
+fn missing(files: &ZoneFiles, log: &Left) -> FilesResult<Option<Vec<u8>>> {
     let found = match files.stat(&log.path) {
         Ok(found) => found.filter(|file| file.serial == log.serial),
         Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::NotDirectory) => None,
         Err(error) => return Err(error),
     };
-    // The log was removed, or has another name now.
-    let Some(found) = found else { return Ok(()) };
-    let missing = log.missing(found.size);
-    if missing.is_empty() {
-        return Ok(());
-    }
+    Ok(found.map(|found| log.missing(found.size)).filter(|missing| !missing.is_empty()))
+}
+
+async fn append_to(files: &ZoneFiles, log: &Left) -> FilesResult<()> {
+    let Some(missing) = missing(files, log)? else { return Ok(()) };
     tracing::info!(path = log.path, bytes = missing.len(), "the end of a log was in shared memory");
     let file = files.open_file(&log.path)?;
     file.append(vec![Bytes::from(missing)]).await?;
-    file.sync().await
+    let synced = file.sync().await;
+    synced.map_err(|error| {
+        let path = shingle_base::printable(log.path.as_bytes());
+        let text = format!("the end of log `{path}`, which a killed process left in memory, cannot be written: {error}; `shingle files rm` makes room");
+        FilesError::new(error.kind, text)
+    })
 }
 
 /// Highest number of a file.
@@ -95,7 +149,7 @@ mod tests {
         file.append(vec![Bytes::from_static(b"0123456789")]).await.unwrap();
         file.sync().await.unwrap();
         let mut tail = tails.tail(serial, "/db/000004.log").unwrap();
-        assert!(tail.keep(4, b"456789abcdef") && tail.keep(16, b"ghij"));
+        assert!(tail.keep(10, 4, b"456789abcdef") && tail.keep(10, 16, b"ghij"));
         std::mem::forget(tail);
         serial
     }
@@ -152,6 +206,24 @@ mod tests {
             files.remove_dir("/db").await.unwrap();
             append_missing(&files, &tails).await.unwrap();
             assert!(tails.left().unwrap().is_empty());
+        });
+    }
+
+    /// FS-TAIL-3: another user's process was killed; its bytes are neither taken nor passed over.
+    #[test]
+    fn what_another_users_process_left_is_not_passed_over() {
+        run("others", |_, files, tails| async move {
+            killed(&files, &tails).await;
+            let error = refuse_others(&files, std::slice::from_ref(&tails)).unwrap_err();
+            assert_eq!(error.kind, FilesErrorKind::Unavailable);
+            assert!(error.to_string().contains("/db/000004.log") && error.to_string().contains("resume-"), "{error}");
+            append_missing(&files, &tails).await.unwrap();
+            refuse_others(&files, &[tails]).unwrap();
+        });
+        run("others-elsewhere", |_, files, tails| async move {
+            killed(&files, &tails).await;
+            files.create("/elsewhere", CreateOptions::default()).await.unwrap();
+            refuse_others(&files, &[tails]).unwrap();
         });
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_runtime::Runtime;
-use shingle_zone_files::ZoneFiles;
+use shingle_zone_files::{FilesError, FilesErrorKind, ZoneFiles};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -21,12 +21,14 @@ use crate::frame::{CALL_BYTES_MAX, Head, LENGTHS, Lengths, parted};
 use crate::local::Local;
 use crate::session::Session;
 use crate::tail::Tails;
-use crate::wire::{Answer, VERSION};
+use crate::wire::{Answer, Call, DATA_BYTES_MAX, VERSION};
 
 /// Processes that are served at once.
 const PROCESSES_MAX: usize = 128;
 /// Calls of one process under way.
 const CALLS_MAX: usize = 256;
+/// Bytes of files in calls and answers of one process that are under way.
+const CALL_DATA_MAX: usize = 64 << 20;
 /// Time for a process to say its version.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after the system refused a connection.
@@ -36,7 +38,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 struct Reply {
     id: u64,
     answer: Answer,
-    _place: OwnedSemaphorePermit,
+    _places: [OwnedSemaphorePermit; 2],
 }
 
 /// Serves other processes, until the future is dropped.
@@ -112,21 +114,29 @@ async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>, local: We
         // One that takes no answers has gone, which the next read tells.
         let _ = answer(writing, queue).await;
     });
-    let places = Arc::new(Semaphore::new(CALLS_MAX));
+    let (places, bytes) = (Arc::new(Semaphore::new(CALLS_MAX)), Arc::new(Semaphore::new(CALL_DATA_MAX)));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
         let (Head::Call(id, call), data) = next(&mut reading).await? else {
             return Err(Error::new(ErrorKind::InvalidData, "it sent no call"));
         };
+        let asked = if let Call::Read { length, .. } = call { length.min(DATA_BYTES_MAX as u64) as u32 } else { 0 };
+        let Ok(room) = bytes.clone().acquire_many_owned(asked.max(data.len() as u32)).await else { return Ok(()) };
         if let Some(local) = local.upgrade() {
             local.take_in();
         }
         let (begun, replies) = (session.begin(call, data), replies.clone());
         rt.spawn_detached(async move {
-            let reply = Reply { id, answer: begun.await, _place: place };
+            let reply = Reply { id, answer: begun.await, _places: [place, room] };
             let _ = replies.send(reply);
         });
     }
+}
+
+/// The answer in place of one that no frame can hold.
+fn too_long(id: u64) -> Head {
+    let error = FilesError::new(FilesErrorKind::Invalid, "the answer is too long: the directory has too many files");
+    parted(id, Err(error)).0
 }
 
 async fn next(reading: &mut OwnedReadHalf) -> io::Result<(Head, Bytes)> {
@@ -140,9 +150,14 @@ async fn next(reading: &mut OwnedReadHalf) -> io::Result<(Head, Bytes)> {
 }
 
 async fn answer(mut writing: OwnedWriteHalf, mut queue: UnboundedReceiver<Reply>) -> io::Result<()> {
-    while let Some(Reply { id, answer, _place }) = queue.recv().await {
+    while let Some(Reply { id, answer, _places }) = queue.recv().await {
         let (head, data) = parted(id, answer);
-        writing.write_all(&head.encode(data.len())?).await?;
+        let head = match head.encode(data.len()) {
+            Ok(head) => head,
+            // The others' answers follow.
+            Err(_) => too_long(id).encode(0)?,
+        };
+        writing.write_all(&head).await?;
         writing.write_all(&data).await?;
     }
     Ok(())

@@ -25,9 +25,9 @@ type Flushing = Shared<LocalBoxFuture<'static, FilesResult<()>>>;
 
 /// An open file of a session.
 struct Opened {
-    file: File,
+    file: Rc<File>,
     /// The write to come of what was flushed.
-    flushing: RefCell<Option<Flushing>>,
+    flushing: Rc<RefCell<Option<Flushing>>>,
 }
 
 /// Files and locks of one process.
@@ -188,12 +188,15 @@ impl Session {
         if let Some(next) = next {
             return next;
         }
-        let (rt, file) = (self.rt.clone(), opened.clone());
+        // It does not hold itself: if it never ends, the drive is let go all the same.
+        let (rt, file, own) = (self.rt.clone(), opened.file.clone(), Rc::downgrade(&opened.flushing));
         let flushing = async move {
             rt.sleep(GATHER).await;
             // From here on bytes wait for the next one.
-            file.flushing.take();
-            file.file.flush().await
+            if let Some(own) = own.upgrade() {
+                own.take();
+            }
+            file.flush().await
         }
         .boxed_local()
         .shared();
@@ -217,7 +220,7 @@ impl Session {
 
     fn add(&self, file: File) -> Answer {
         let (about, id) = (About::from(file.info()?), self.number()?);
-        self.opened.borrow_mut().insert(id, Rc::new(Opened { file, flushing: RefCell::default() }));
+        self.opened.borrow_mut().insert(id, Rc::new(Opened { file: Rc::new(file), flushing: Rc::default() }));
         Ok(Reply::Opened(id, about))
     }
 

@@ -7,6 +7,7 @@
 //! # Invariants
 //! - FS-TAIL-1: a byte of a log is in its tail from the end of its flush until it is written.
 //! - FS-TAIL-2: a tail is used only if nobody else has made a file on the drive since, and its log is the same file.
+//! - FS-TAIL-3: whoever changes files takes the tails in first, and none is passed over as another user has it.
 //!
 //! A tail has two halves that are used in turn, so that one can be emptied while the other fills. Each has a head (magic, length of the
 //! path, CRC-32C, path) and records (magic, length, offset in the log, CRC-32C, bytes), all little-endian. The records of both, by their
@@ -16,20 +17,47 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use shingle_base::{StoreId, crc32c};
 
 /// Memory of the system that a process leaves behind.
-const SHARED_MEMORY: &str = "/dev/shm";
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+/// Start of the names of users' directories there.
+const USERS: &str = "shingle-files-";
 const HEAD_MAGIC: [u8; 4] = *b"ShT1";
 const RECORD_MAGIC: [u8; 4] = *b"ShR1";
 const HEAD: usize = 12;
 const RECORD: usize = 20;
 /// Bytes of a half.
-const HALF_BYTES: u64 = 1 << 20;
+const HALF_BYTES: u64 = 2 << 20;
 /// Most bytes of a half that are read back.
 const HALF_BYTES_MAX: u64 = 2 * HALF_BYTES;
+
+/// The place of a log's flushed bytes until they are written.
+pub(crate) enum Keeping {
+    /// They are with the owner, which is another process; or the file is no log.
+    Owner,
+    /// They are in a tail.
+    Tail(Tail),
+    /// There is no memory for a tail: a flush waits until they are written.
+    Drive,
+}
+
+impl Keeping {
+    /// Keeps bytes that are flushed, all those before `written` being on the drive. False if they have to be written first.
+    pub(crate) fn keep(&mut self, written: u64, offset: u64, bytes: &[u8]) -> bool {
+        match self {
+            Self::Owner => true,
+            Self::Tail(tail) => {
+                tail.written(written);
+                tail.keep(written, offset, bytes)
+            }
+            Self::Drive => false,
+        }
+    }
+}
 
 /// The tails of a drive's logs.
 pub(crate) struct Tails {
@@ -37,6 +65,8 @@ pub(crate) struct Tails {
     /// Highest number of a file that this process, or the one before it, made; the highest of all numbers while one is being made.
     newest: File,
     made: Mutex<Made>,
+    /// Tails that this process made.
+    count: AtomicU64,
 }
 
 #[derive(Default)]
@@ -65,6 +95,8 @@ impl Drop for Making<'_> {
 pub(crate) struct Tail {
     halves: [Half; 2],
     current: usize,
+    /// Bytes before this one may be missing here: until they are written, what follows them is of no use.
+    gap: u64,
 }
 
 struct Half {
@@ -106,13 +138,9 @@ impl Left {
 
 impl Tails {
     /// The tails of a store, in memory that only this user can read.
-    pub(crate) fn open(store: StoreId) -> io::Result<Self> {
-        Self::below(Path::new(SHARED_MEMORY), store)
-    }
-
     pub(crate) fn below(memory: &Path, store: StoreId) -> io::Result<Self> {
         let user = rustix::process::geteuid().as_raw();
-        let all = memory.join(format!("shingle-files-{user}"));
+        let all = memory.join(format!("{USERS}{user}"));
         let directory = all.join(store.to_string());
         for path in [&all, &directory] {
             match DirBuilder::new().mode(0o700).create(path) {
@@ -131,7 +159,27 @@ impl Tails {
             .truncate(false)
             .mode(0o600)
             .open(directory.join("newest"))?;
-        Ok(Self { directory, newest, made: Mutex::default() })
+        Ok(Self { directory, newest, made: Mutex::default(), count: AtomicU64::new(0) })
+    }
+
+    /// Tails of the store that other users have, as far as this one may look: all, if it is root.
+    pub(crate) fn of_others(memory: &Path, store: StoreId) -> Vec<Self> {
+        let own = format!("{USERS}{}", rustix::process::geteuid().as_raw());
+        let users = fs::read_dir(memory).into_iter().flatten().flatten();
+        let others = users.filter(|user| {
+            let name = user.file_name();
+            name.to_str().is_some_and(|name| name.starts_with(USERS) && name != own)
+        });
+        let found = others.filter_map(|user| {
+            let directory = user.path().join(store.to_string());
+            let newest = File::open(directory.join("newest")).ok()?;
+            Some(Self { directory, newest, made: Mutex::default(), count: AtomicU64::new(0) })
+        });
+        found.collect()
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Highest number of a file that a process which used these tails made.
@@ -162,8 +210,10 @@ impl Tails {
 
     /// A new tail for a log.
     pub(crate) fn tail(&self, serial: u64, path: &str) -> io::Result<Tail> {
-        let half = |letter: char| Half::new(self.directory.join(format!("{serial:016x}{letter}")), path);
-        Ok(Tail { halves: [half('a')?, half('b')?], current: 0 })
+        // The last bytes of another writer of the log may be on their way.
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let half = |letter: char| Half::new(self.directory.join(format!("{serial:016x}-{number}{letter}")), path);
+        Ok(Tail { halves: [half('a')?, half('b')?], current: 0, gap: 0 })
     }
 
     /// Ends of logs that processes left which have ended. Parts that make no sense are left out: a tail may end anywhere.
@@ -173,10 +223,8 @@ impl Tails {
         paths.sort();
         for path in paths {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let Some(serial) = name.strip_suffix(['a', 'b']).and_then(|digits| u64::from_str_radix(digits, 16).ok())
-            else {
-                continue;
-            };
+            let serial = name.strip_suffix(['a', 'b']).and_then(|name| name.split('-').next());
+            let Some(serial) = serial.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { continue };
             let mut bytes = Vec::new();
             File::open(&path)?.take(HALF_BYTES_MAX).read_to_end(&mut bytes)?;
             let Some((path, records)) = parse(&bytes) else { continue };
@@ -212,7 +260,7 @@ impl Tails {
 
 impl Half {
     fn new(path: PathBuf, log: &str) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         let mut head = Vec::with_capacity(HEAD + log.len());
         head.extend(HEAD_MAGIC);
         head.extend((log.len() as u32).to_le_bytes());
@@ -259,8 +307,16 @@ impl Drop for Half {
 }
 
 impl Tail {
-    /// Keeps bytes of the log. False if there is no room: then they have to be written first.
-    pub(crate) fn keep(&mut self, offset: u64, bytes: &[u8]) -> bool {
+    /// Keeps bytes of the log, of which those before `written` are on the drive. False if these have to be written first.
+    pub(crate) fn keep(&mut self, written: u64, offset: u64, bytes: &[u8]) -> bool {
+        let kept = self.gap <= written && self.add(offset, bytes);
+        if !kept {
+            self.gap = offset + bytes.len() as u64;
+        }
+        kept
+    }
+
+    fn add(&mut self, offset: u64, bytes: &[u8]) -> bool {
         if !self.halves[self.current].has_room(bytes.len()) {
             let other = 1 - self.current;
             if !self.halves[other].is_empty() || !self.halves[other].has_room(bytes.len()) {
@@ -349,13 +405,17 @@ mod tests {
     #[test]
     fn what_is_not_written_is_in_the_tail() {
         let folder = Folder::new("rest");
-        let all = log(8 << 20);
+        let all = log(16 << 20);
         let (mut offset, mut written) = (0_usize, 0_u64);
         let mut tail = folder.tails().tail(9, "/db/000009.log").unwrap();
         let mut piece = 1;
         while offset + piece < all.len() {
-            while !tail.keep(offset as u64, &all[offset..offset + piece]) {
-                // Both halves are full: the older one's bytes are written.
+            let end = offset + piece;
+            if !tail.keep(written, offset as u64, &all[offset..end]) {
+                // Both halves are full: the log is written as far as this.
+                written = end as u64;
+                tail.written(written);
+            } else if offset % 997 == 0 {
                 written = (written + 300_000).min(offset as u64);
                 tail.written(written);
             }
@@ -373,13 +433,27 @@ mod tests {
         assert!(folder.tails().left().unwrap().is_empty());
     }
 
+    /// FS-TAIL-1: nothing is kept behind bytes that are nowhere yet.
+    #[test]
+    fn what_did_not_fit_has_to_be_written_before_more_is_kept() {
+        let folder = Folder::new("gap");
+        let mut tail = folder.tails().tail(9, "/log").unwrap();
+        assert!(tail.keep(0, 0, &log(100)));
+        assert!(!tail.keep(0, 100, &log(HALF_BYTES)));
+        let end = 100 + HALF_BYTES;
+        assert!(!tail.keep(100, end, &log(10)));
+        assert!(!tail.keep(end, end + 10, &log(10)));
+        assert!(tail.keep(end + 20, end + 20, &log(10)));
+        assert_eq!(folder.tails().left().unwrap()[0].missing(end + 20), log(10));
+    }
+
     #[test]
     fn what_processes_left_can_be_cut_anywhere() {
         let folder = Folder::new("cut");
         let tails = folder.tails();
         let mut tail = tails.tail(1, "/log").unwrap();
         for piece in 0..5 {
-            assert!(tail.keep(piece * 10, &log(50)[piece as usize * 10..][..10]));
+            assert!(tail.keep(0, piece * 10, &log(50)[piece as usize * 10..][..10]));
         }
         let bytes = fs::read(&tail.halves[0].path).unwrap();
         for end in 0..bytes.len() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use shingle_zone_files::{CreateOptions, FileInfo, FileKind, FilesError, FilesErrorKind, WriteLifetime};
 
 /// Version of the calls. Both ends must have the same.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Most bytes that one call appends, or one read returns.
 pub(crate) const DATA_BYTES_MAX: usize = 4 << 20;
 
@@ -180,12 +180,14 @@ pub struct About {
     pub links: u32,
     /// It is a table: its bytes never change once they are written.
     pub table: bool,
+    /// It is a log: flushed bytes outlive the process that flushed them.
+    pub log: bool,
 }
 
 impl From<FileInfo> for About {
     fn from(info: FileInfo) -> Self {
         let FileInfo { serial, kind, size, modified, links, .. } = info;
-        Self { serial, size, modified: modified.nanos, links, table: kind == FileKind::Sst }
+        Self { serial, size, modified: modified.nanos, links, table: kind == FileKind::Sst, log: kind == FileKind::Wal }
     }
 }
 

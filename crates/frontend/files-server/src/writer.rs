@@ -8,7 +8,7 @@ use shingle_zone_files::{FilesError, WriteLifetime};
 use crate::client::Client;
 use crate::fresh::Fresh;
 use crate::link::Answering;
-use crate::tail::Tail;
+use crate::tail::Keeping;
 use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number};
 
 /// Bytes that gather here before they go to the owner, unless they are flushed.
@@ -17,7 +17,6 @@ const GATHERED: usize = 256 << 10;
 const ON_THEIR_WAY: u64 = 8 << 20;
 
 /// The side of those who append. Held while a call is handed in, which may wait for the owner.
-#[derive(Default)]
 struct State {
     buffer: BytesMut,
     size: u64,
@@ -25,8 +24,8 @@ struct State {
     sent: u64,
     /// The end of a table, on its way to the cache.
     fresh: Option<Fresh>,
-    /// Bytes that were flushed and are not written yet, for the next owner of the drive (FS-TAIL-1).
-    tail: Option<Tail>,
+    /// The place of flushed bytes, for the next owner of the drive (FS-TAIL-1).
+    keeping: Keeping,
 }
 
 /// The side of the answers. Held for a moment only, as answers must never wait for one who hands in a call.
@@ -40,7 +39,6 @@ struct Answers {
     failed: Option<FilesError>,
 }
 
-#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     answers: Mutex<Answers>,
@@ -53,18 +51,8 @@ pub struct Writer {
     handle: u64,
     serial: u64,
     table: bool,
+    log: bool,
     shared: Arc<Shared>,
-}
-
-impl State {
-    /// Keeps what is in the buffer in the tail. True if that is not needed, or done.
-    fn keep(&mut self, written: u64) -> bool {
-        let offset = self.size - self.buffer.len() as u64;
-        self.tail.as_mut().is_none_or(|tail| {
-            tail.written(written);
-            tail.keep(offset, &self.buffer)
-        })
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -83,6 +71,14 @@ impl Shared {
     /// The first failure, if there was one.
     fn sound(&self) -> Result<(), FilesError> {
         lock(&self.answers).failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits until all bytes before `end` are written, or one failed.
+    fn wait_written(&self, end: u64) -> Result<(), FilesError> {
+        let answers = lock(&self.answers);
+        let waits = |answers: &mut Answers| answers.failed.is_none() && answers.written < end;
+        let answers = self.answered.wait_while(answers, waits).unwrap_or_else(PoisonError::into_inner);
+        answers.failed.clone().map_or(Ok(()), Err)
     }
 
     fn written(&self) -> u64 {
@@ -105,12 +101,15 @@ impl Shared {
 }
 
 impl Writer {
-    pub(crate) fn new(client: &Client, handle: u64, about: About, tail: Option<Tail>) -> Self {
+    pub(crate) fn new(client: &Client, handle: u64, about: About, path: &str) -> Self {
         let caches = about.table && client.cache().holds_any();
         let fresh = caches.then(|| Fresh::new(about.serial, about.size));
-        let state = State { size: about.size, fresh, tail, ..State::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
-        Self { client: client.clone(), handle, serial: about.serial, table: about.table, shared }
+        let keeping = client.keeping(&about, path);
+        let state = State { buffer: BytesMut::new(), size: about.size, sent: 0, fresh, keeping };
+        let answers = Answers { written: about.size, ..Answers::default() };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), answers: Mutex::new(answers), answered: Condvar::new() });
+        Self { client: client.clone(), handle, serial: about.serial, table: about.table, log: about.log, shared }
     }
 
     /// Number of the file, which no other of the drive ever has.
@@ -130,10 +129,17 @@ impl Writer {
     pub fn append(&self, bytes: &[u8]) -> Result<(), FilesError> {
         let mut state = lock(&self.shared.state);
         self.shared.sound()?;
-        for part in bytes.chunks(DATA_BYTES_MAX / 2) {
+        let most = if self.log { GATHERED } else { DATA_BYTES_MAX / 2 };
+        for part in bytes.chunks(most) {
             state.buffer.extend_from_slice(part);
             state.size += part.len() as u64;
-            if state.buffer.len() >= GATHERED {
+            if state.buffer.len() < GATHERED {
+                continue;
+            }
+            if self.log {
+                // The flush to come answers for these bytes, too.
+                self.flush_all(&mut state)?;
+            } else {
                 self.send(&mut state, Then::Gather);
                 self.shared.wait(state.sent, ON_THEIR_WAY)?;
             }
@@ -151,10 +157,19 @@ impl Writer {
         if state.buffer.is_empty() {
             return self.shared.sound();
         }
-        let kept = state.keep(self.shared.written());
-        self.send(&mut state, Then::Flush);
-        // Without a place in the tail it is safe once it is written.
-        self.shared.wait(state.sent, if kept { ON_THEIR_WAY } else { 0 })
+        self.flush_all(&mut state)
+    }
+
+    fn flush_all(&self, state: &mut State) -> Result<(), FilesError> {
+        let kept = self.keep(state);
+        self.send(state, Then::Flush);
+        if kept { self.shared.wait(state.sent, ON_THEIR_WAY) } else { self.shared.wait_written(state.size) }
+    }
+
+    /// Keeps what is in the buffer for the next owner. False if it has to be written first.
+    fn keep(&self, state: &mut State) -> bool {
+        let offset = state.size - state.buffer.len() as u64;
+        state.keeping.keep(self.shared.written(), offset, &state.buffer)
     }
 
     /// Makes all that was appended durable. May be called beside appends of another thread.
@@ -165,11 +180,15 @@ impl Writer {
         let (answer, end) = {
             let mut state = lock(&self.shared.state);
             self.shared.sound()?;
+            if !state.buffer.is_empty() {
+                // A flush of another thread may return before this sync does.
+                self.keep(&mut state);
+            }
             let data = self.handed_over(&mut state);
             // Handed in under the lock, so that no later bytes overtake these.
             (self.client.begin(Call::Append { handle: self.handle, then: Then::Sync }, data), state.size)
         };
-        self.shared.take_answer(0, Some(end), crate::link::wait(&answer));
+        self.shared.take_answer(0, Some(end), self.client.wait(&answer));
         self.shared.sound()
     }
 
@@ -185,7 +204,7 @@ impl Writer {
         let state = &mut *lock(&self.shared.state);
         // No late answer may take the new end for written, and nothing of what is cut may stay in the tail.
         self.shared.wait(state.sent, 0)?;
-        if let Some(tail) = &mut state.tail {
+        if let Keeping::Tail(tail) = &mut state.keeping {
             tail.written(state.size);
         }
         self.client.done(Call::Truncate { handle: self.handle, size })?;
@@ -233,7 +252,7 @@ impl Drop for Writer {
         let mut state = lock(&self.shared.state);
         if !state.buffer.is_empty() && self.shared.sound().is_ok() {
             // The tail goes with the answer to the last flush.
-            state.keep(self.shared.written());
+            self.keep(&mut state);
             self.send(&mut state, Then::Flush);
         }
         if let Some(mut fresh) = state.fresh.take() {
@@ -245,5 +264,92 @@ impl Drop for Writer {
         }
         drop(state);
         self.client.tell(Call::Close { handle: self.handle });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::StoreId;
+
+    use super::*;
+    use crate::client::Tailing;
+    use crate::link::Link;
+    use crate::tail::Tails;
+
+    /// An owner that does nothing, and answers when it is told to.
+    #[derive(Default)]
+    struct Slow(Mutex<Vec<(Call, Bytes, Answering)>>);
+
+    impl Link for Slow {
+        fn send(&self, call: Call, data: Bytes, answering: Answering) {
+            lock(&self.0).push((call, data, answering));
+        }
+    }
+
+    impl Slow {
+        /// Answers for all there is, and gives back the appended bytes.
+        fn answer(&self) -> Vec<u8> {
+            let mut bytes = Vec::new();
+            for (_, data, answering) in std::mem::take(&mut *lock(&self.0)) {
+                bytes.extend(data);
+                answering.give(Ok(Reply::Done));
+            }
+            bytes
+        }
+    }
+
+    const LOG: About = About { serial: 7, size: 0, modified: 0, links: 1, table: false, log: true };
+
+    fn tails(memory: &std::path::Path) -> Arc<Tails> {
+        Arc::new(Tails::below(memory, StoreId(3)).unwrap())
+    }
+
+    /// FS-TAIL-1: large commits, too, are in the tail when their flush returns, although nothing of them is written.
+    #[test]
+    fn all_that_was_flushed_is_in_the_tail_however_large() {
+        let memory = std::env::temp_dir().join(format!("shingle-writer-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&memory);
+        std::fs::create_dir(&memory).unwrap();
+        let slow = Arc::new(Slow::default());
+        let client = Client::new(slow.clone(), 0, Tailing::Here(Some(tails(&memory))));
+        let writer = Writer::new(&client, 1, LOG, "/log");
+        let all: Vec<u8> = (0..2_900_000).map(|at: u32| (at / 5) as u8).collect();
+        let (mut end, mut flushed) = (0, Vec::new());
+        for length in [10, GATHERED, 3 * GATHERED + 5, 700_000, GATHERED - 1, 20] {
+            writer.append(&all[end..end + length]).unwrap();
+            writer.flush().unwrap();
+            end += length;
+            let left = &tails(&memory).left().unwrap()[0];
+            assert!(left.missing(flushed.len() as u64) == all[flushed.len()..end], "{end} bytes were flushed");
+            if length == 700_000 {
+                flushed.extend(slow.answer());
+            }
+        }
+        flushed.extend(slow.answer());
+        assert!(flushed == all[..end]);
+        drop(writer);
+        slow.answer();
+        assert!(tails(&memory).left().unwrap().is_empty());
+        std::fs::remove_dir_all(&memory).unwrap();
+    }
+
+    /// Without memory for a tail a flush of a log waits for the drive; that of another file does not.
+    #[test]
+    fn a_flush_without_a_tail_waits_until_it_is_written() {
+        let slow = Arc::new(Slow::default());
+        let client = Client::new(slow.clone(), 0, Tailing::Here(None));
+        let other = Writer::new(&client, 2, About { log: false, ..LOG }, "/other");
+        other.append(&[1; 100]).unwrap();
+        other.flush().unwrap();
+        let writer = Arc::new(Writer::new(&client, 1, LOG, "/log"));
+        writer.append(&[1; 100]).unwrap();
+        let (told, flushed) = std::sync::mpsc::channel();
+        let flushing = writer.clone();
+        let thread = std::thread::Builder::new().spawn(move || told.send(flushing.flush()));
+        assert!(flushed.recv_timeout(std::time::Duration::from_millis(100)).is_err());
+        slow.answer();
+        flushed.recv().unwrap().unwrap();
+        thread.unwrap().join().unwrap().unwrap();
+        assert_eq!(writer.shared.written(), 100);
     }
 }

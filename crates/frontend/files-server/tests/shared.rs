@@ -137,6 +137,22 @@ fn an_owner_and_another_see_each_others_files() {
     assert_eq!(owner.room().unwrap(), other.room().unwrap());
 }
 
+/// FS-END-1: also if a log was flushed a moment before, whose bytes are not written yet.
+#[test]
+fn the_drive_is_free_when_its_owner_has_let_it_go() {
+    let drive = Drive::new();
+    for round in 0..4 {
+        let owner = drive.open();
+        let writer = owner.create("/000001.log", FileKind::Wal, NONE).unwrap();
+        writer.append(&pattern(100, round)).unwrap();
+        writer.flush().unwrap();
+        drop(writer);
+        drop(owner);
+        let owner = drive.open();
+        assert_eq!(contents(&owner, "/000001.log"), pattern(100, round));
+    }
+}
+
 /// FS-END-1, FS-ANSWER-1.
 #[test]
 fn what_a_process_had_is_let_go_when_it_ends_and_others_hear_of_the_owners_end() {
@@ -191,7 +207,7 @@ fn a_lock_of_a_connection_that_was_cut_is_free() {
         bytes
     };
     use std::io::{Read, Write};
-    cut.write_all(&frame("{\"hello\":1}")).unwrap();
+    cut.write_all(&frame("{\"hello\":2}")).unwrap();
     cut.write_all(&frame("{\"call\":[1,{\"lock\":{\"path\":\"/LOCK\"}}]}")).unwrap();
     let mut answers = vec![0; 8 + 11 + 8];
     cut.read_exact(&mut answers).unwrap();
@@ -214,8 +230,8 @@ fn nonsense_at_the_socket_is_refused() {
         &[0xff; 64],
         b"\x05\0\0\0\0\0\0\0hello",
         b"\x0b\0\0\0\0\0\0\0{\"hello\":9}",
-        b"\x0b\0\0\0\0\0\0\0{\"hello\":1}\x02\0\0\0\0\0\0\0[]",
-        b"\x0b\0\0\0\0\0\0\0{\"hello\":1}\xff\xff\xff\x7f\0\0\0\0",
+        b"\x0b\0\0\0\0\0\0\0{\"hello\":2}\x02\0\0\0\0\0\0\0[]",
+        b"\x0b\0\0\0\0\0\0\0{\"hello\":2}\xff\xff\xff\x7f\0\0\0\0",
     ];
     for bytes in nonsense {
         let mut stream = drive.socket();

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 use shingle_base::{ByteSize, printable};
+use shingle_files_server::resume_logs;
 use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, ZoneFiles};
 
 use super::look::walk;
@@ -101,6 +102,11 @@ impl Restore {
     pub(crate) fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let files = opened(&self.drive, &rt, false).await?;
+            // What a database that was killed has flushed comes before what is new.
+            if let Err(error) = resume_logs(&files).await {
+                let _ = files.close().await;
+                return Err(named(&self.drive, &error).not_run());
+            }
             let mut count = (0, 0);
             let copied = copy_in(&files, &self.from, "", &mut count).await;
             let closed = files.close().await.map_err(|error| named(&self.drive, &error));
