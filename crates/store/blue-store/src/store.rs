@@ -130,7 +130,8 @@ impl Store {
     }
 
     /// Has a transaction happen as a whole. It takes its place behind those of its collection that were submitted before, in the step of
-    /// the call, also if the future is dropped. Durable when the future completes; other calls may see its effects before.
+    /// the call, also if the future is dropped; one that [may pass](Transaction::may_pass) does not wait for room for others. Durable when
+    /// the future completes; other calls may see its effects before.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NoSpace`, `Invalid`: nothing of it has happened. `ReadOnly`. `Unavailable`: the store has stopped, and after

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod driver;
 mod full;
+mod growth;
 mod kv;
 mod lives;
 mod semantics;
