@@ -18,6 +18,7 @@ use crate::ids::{CollectionId, CollectionInfo, ObjectId};
 use crate::kv::Order;
 use crate::open::{self, OpenReport};
 use crate::options::{FormatOptions, Options};
+use crate::repair::Repaired;
 use crate::sequence::Collection;
 use crate::stats::BlueStats;
 use crate::transaction::Transaction;
@@ -257,6 +258,16 @@ impl Store {
     /// As [`check`](Self::check).
     pub async fn check_with(&self, deep: bool, progress: impl FnMut(u64, u64)) -> BlueResult<Vec<Damage>> {
         self.engine.check(deep, progress).await
+    }
+
+    /// Takes away all objects whose metadata are damaged, with the blocks that belonged to them, and makes counts and lists of the metadata
+    /// those of all others; then closes the store. `may_go` says whether an object may be lost.
+    ///
+    /// # Errors
+    /// `Corrupt` if the metadata cannot be read at all, or an object that is damaged may not go; `Device`: nothing has changed.
+    /// `Unavailable`, `ReadOnly`.
+    pub async fn repair(self, may_go: impl Fn(&ObjectId) -> bool) -> BlueResult<Repaired> {
+        self.engine.repair(may_go).await
     }
 
     /// Data zones, in order.

@@ -8,5 +8,6 @@ mod full;
 mod growth;
 mod kv;
 mod lives;
+mod repair;
 mod semantics;
 mod world;
