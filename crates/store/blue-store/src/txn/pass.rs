@@ -79,7 +79,7 @@ fn take_passing(collection: &Collection, waiting: &Transaction) -> Option<(usize
     let mut queue = collection.queue.borrow_mut();
     let passed = queue.iter().take(PASSED_MAX).map_while(|job| match job {
         Job::Transaction(transaction, _) => Some(transaction),
-        // What was submitted before it is to be durable.
+        // It waits until all that was submitted before it is durable, and only that.
         Job::Hold(..) => None,
     });
     let mut touched: Vec<Touch<'_>> = touches(waiting).collect();
