@@ -1,4 +1,7 @@
 //! Checks: metadata are held against each other and against the drive, and all data are read. And a look at what there is.
+//!
+//! A check of the metadata notes the changes that would mend them, for a [repair](crate::repair): what it finds of the objects that can be
+//! used is what zones, shared blobs and lists of holders have to say, once all others are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,12 +13,12 @@ use shingle_zone_kit::Status;
 use crate::blob::Blob;
 use crate::blob::ranges::Ranges;
 use crate::engine::Engine;
-use crate::error::{BlueErrorKind, BlueResult};
+use crate::error::{BlueError, BlueErrorKind, BlueResult};
 use crate::format::key::{self, Holder, space};
 use crate::format::zone::ZoneValue;
 use crate::format::{object, values};
 use crate::ids::ObjectId;
-use crate::kv::Order;
+use crate::kv::{Batch, Order};
 use crate::map::needed_by_blob;
 use crate::open::shown;
 use crate::txn::Shards;
@@ -56,8 +59,17 @@ pub struct ZoneDump {
 
 /// Sums of what the metadata of objects say.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     damage: Vec<Damage>,
+    /// Changes of the metadata that make them agree, and take the unusable objects away. (BLU-MEND-1)
+    pub(crate) mend: Batch,
+    /// Objects whose metadata make no sense.
+    pub(crate) unusable: Vec<ObjectId>,
+    /// Something could not be looked at.
+    pub(crate) failed: Option<BlueError>,
+    /// Numbers of objects: of all, and of those that can be used.
+    numbers: BTreeSet<u64>,
+    usable: BTreeSet<u64>,
     /// Live blocks in each zone.
     live: BTreeMap<u32, u64>,
     /// Holders in each zone.
@@ -122,26 +134,42 @@ impl Engine {
     }
 
     /// Returns the objects and their sizes.
-    async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<Vec<(ObjectId, u64)>> {
+    pub(crate) async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<Vec<(ObjectId, u64)>> {
         let (from, to) = key::all_of(space::OBJECT);
-        let (mut numbers, mut ids) = (BTreeSet::new(), Vec::new());
+        let mut ids = Vec::new();
         for (key, value) in self.scan_all(from, to).await? {
             let Some(id) = key::parse_object(&key) else {
                 seen.add("metadata", "a key of an object makes no sense");
+                seen.mend.delete(key);
                 continue;
             };
-            if let Some((head, _)) = object::decode(&value)
-                && !numbers.insert(head.number)
-            {
+            let number = object::decode(&value).map(|(head, _)| head.number);
+            if number.is_some_and(|number| !seen.numbers.insert(number)) {
                 seen.add_of(&id, "another object has its number");
             }
             if self.state.borrow().collection_of(id.pool, id.hash).is_none() {
                 seen.add_of(&id, "no collection has it");
             }
-            let size = self.check_object(seen, &id).await;
+            let size = match self.check_object(seen, &id).await {
+                Ok(size) => {
+                    seen.usable.extend(number);
+                    size
+                }
+                Err(error) => {
+                    seen.add_of(&id, error.to_string());
+                    match error.kind {
+                        BlueErrorKind::Corrupt => {
+                            seen.mend.delete(key);
+                            seen.unusable.push(id.clone());
+                        }
+                        _ => drop(seen.failed.get_or_insert(error)),
+                    }
+                    0
+                }
+            };
             ids.push((id, size));
         }
-        self.check_strays(seen, &numbers).await?;
+        self.check_strays(seen).await?;
         self.check_shared(seen).await?;
         self.check_deferred(seen).await?;
         self.check_zones(seen).await?;
@@ -167,15 +195,9 @@ impl Engine {
         }
     }
 
-    /// Returns its size.
-    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) -> u64 {
-        let object = match self.object(id, Shards::All).await {
-            Ok(object) => object,
-            Err(error) => {
-                seen.add_of(id, error.to_string());
-                return 0;
-            }
-        };
+    /// Returns its size; fails if it cannot be used.
+    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) -> BlueResult<u64> {
+        let object = self.object(id, Shards::All).await?;
         let shards: Vec<_> =
             object.state.borrow().shards.iter().map(|(shard, slot)| (*shard, slot.extents.clone())).collect();
         let size = object.state.borrow().head.as_ref().map_or(0, |head| head.size);
@@ -195,18 +217,26 @@ impl Engine {
                 }
             }
         }
-        u64::from(size)
+        Ok(u64::from(size))
     }
 
     /// Shards and omaps belong to objects.
-    async fn check_strays(&self, seen: &mut Seen, numbers: &BTreeSet<u64>) -> BlueResult<()> {
+    async fn check_strays(&self, seen: &mut Seen) -> BlueResult<()> {
         let (from, to) = key::all_of(space::SHARD);
-        let shards =
-            self.scan_all(from, to).await?.into_iter().map(|(key, _)| key::parse_shard(&key).map(|(of, _)| of));
+        let shards = self.scan_all(from, to).await?.into_iter();
+        let shards = shards.map(|(key, _)| (key::parse_shard(&key).map(|(of, _)| of), key));
         let (from, to) = key::all_of(space::OMAP);
-        let omaps = self.scan_all(from, to).await?.into_iter().map(|(key, _)| key::parse_omap(&key).map(|(of, _)| of));
-        let stray: BTreeSet<Option<u64>> =
-            shards.chain(omaps).filter(|of| of.is_none_or(|of| !numbers.contains(&of))).collect();
+        let omaps = self.scan_all(from, to).await?.into_iter();
+        let omaps = omaps.map(|(key, _)| (key::parse_omap(&key).map(|(of, _)| of), key));
+        let mut stray = BTreeSet::new();
+        for (of, key) in shards.chain(omaps) {
+            if of.is_none_or(|of| !seen.usable.contains(&of)) {
+                seen.mend.delete(key);
+            }
+            if of.is_none_or(|of| !seen.numbers.contains(&of)) {
+                stray.insert(of);
+            }
+        }
         for of in stray {
             seen.add("metadata", format!("a shard or an omap is of object number {of:?}, which is not there"));
         }
@@ -221,6 +251,7 @@ impl Engine {
             let Some((number, blob)) = number.and_then(|number| Some((number, values::decode_shared(number, &value)?)))
             else {
                 seen.add("metadata", "a shared blob makes no sense");
+                seen.mend.delete(key);
                 continue;
             };
             let who = format!("shared blob {number}");
@@ -228,10 +259,16 @@ impl Engine {
             for needed in seen.needed.remove(&number).map(|(_, needed)| needed).unwrap_or_default() {
                 counts.change(&needed, 1);
             }
+            let used = counts.used();
             if counts != blob.state.borrow().counts {
                 seen.add(&who, "its counts of references are not those of its holders");
+                blob.state.borrow_mut().counts = counts;
+                blob.state.borrow_mut().keep(&used);
+                match used.is_empty() {
+                    true => seen.mend.delete(key),
+                    false => seen.mend.put(key, values::encode_shared(&blob)),
+                }
             }
-            let used = counts.used();
             if !is_covered(&blob, &used) {
                 seen.add(&who, UNCOVERED);
             }
@@ -249,6 +286,7 @@ impl Engine {
             let number = key::parse_deferred(&key);
             if !number.is_some_and(|number| seen.deferred.remove(&number)) {
                 seen.add("metadata", format!("deferred write {number:?} belongs to nobody"));
+                seen.mend.delete(key);
             }
         }
         for number in std::mem::take(&mut seen.deferred) {
@@ -265,10 +303,12 @@ impl Engine {
         let held = std::mem::take(&mut seen.held);
         for (zone, holder) in held.difference(&known) {
             seen.add_holder(holder, format!("the metadata do not say that it has blocks in data zone {zone}"));
+            seen.mend.put(key::live(*zone, holder), Vec::new());
         }
         for (zone, holder) in known.difference(&held) {
             let text = format!("the metadata say that it has blocks in data zone {zone}, and it has none");
             seen.add_holder(holder, text);
+            seen.mend.delete(key::live(*zone, holder));
         }
         let (from, to) = key::all_of(space::ZONE);
         for (key, value) in self.scan_all(from, to).await? {
@@ -280,6 +320,9 @@ impl Engine {
             let who = format!("data zone {zone}");
             if !value.used && live > 0 || value.used && u64::from(value.live) != live {
                 seen.add(&who, format!("{live} of its blocks are needed, and the metadata count {}", value.live));
+                if let Ok(live) = u32::try_from(live) {
+                    seen.mend.put(key, ZoneValue { used: true, live, ..value }.encode());
+                }
             }
             if value.used && value.end < value.live {
                 seen.add(&who, "it has more live blocks than blocks");

@@ -69,7 +69,7 @@ impl Core {
                 Err(error) => return Err(self.failed(error)),
             },
         }
-        change.transaction.omap_remove(&ids::going(), held.key());
+        change.transaction.omap_remove(&ids::going(), held.key()).may_pass();
         change.submit().await
     }
 
@@ -92,6 +92,7 @@ impl Core {
                 }
                 change.transaction.omap_remove(&index, name);
             }
+            change.transaction.may_pass();
             change.submit().await?;
         }
     }
