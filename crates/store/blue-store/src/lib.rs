@@ -11,7 +11,7 @@
 //! # Invariants
 //! Each module states its own: BLU-HASH and BLU-KEY of names, BLU-KV and BLU-LOG of the metadata, BLU-BLOB, BLU-MAP, BLU-PACK and BLU-CHECK of
 //! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-LOAD, BLU-COMMIT and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
-//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-CACHE of memory.
+//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-CACHE of memory.
 
 mod blob;
 mod change;
@@ -43,6 +43,7 @@ mod store;
 mod transaction;
 mod two_queue;
 mod txn;
+mod victims;
 mod write;
 
 pub use check::{Damage, ZoneDump};
