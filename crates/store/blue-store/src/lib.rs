@@ -36,6 +36,7 @@ pub mod parse;
 mod piece;
 mod read;
 mod relocate;
+mod scan;
 mod sequence;
 mod state;
 mod stats;

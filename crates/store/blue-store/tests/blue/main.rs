@@ -1,5 +1,6 @@
 //! The store: semantics, a model, power cuts at every command, faults, damage, full drives. One program, so that it links once.
 
+mod checking;
 mod common;
 mod crash;
 mod damage;
