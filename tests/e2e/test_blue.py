@@ -103,6 +103,9 @@ def test_objects_go_in_and_out_by_commands(tmp_path, drive, file):
     assert "metadata" not in json.loads(ok("blue", "dump", drive))
     check = json.loads(ok("blue", "check", drive, "--deep", "--json"))
     assert check["clean"] and (check["objects"], check["buckets"], check["going"]) == (3, 1, 0)
+    refused("blue", "check", drive, "--repair", says=["--yes"])
+    repaired = json.loads(ok("blue", "check", drive, "--deep", "--json", "--repair", "--yes"))
+    assert repaired == check, "there is nothing to repair"
     assert "blue store" in ok("drive", "identify", drive)
     refused("blue", "rm", drive, "photos/one", says=["will be lost", "--yes"])
     refused("blue", "rm", drive, "photos/", "--yes", says=["holds objects"])

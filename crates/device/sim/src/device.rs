@@ -382,8 +382,9 @@ impl ZonedDevice for SimDevice {
         let begun = self.begin(CommandKind::Report, None, at, Blocks::ZERO);
         Box::pin(async move {
             let (number, fault) = begun?;
-            // A descriptor has 64 bytes, and so has the header.
-            let answer = Blocks::holding(64 * (u64::from(count) + 1));
+            // A descriptor has 64 bytes, and so has the header. There are no more of them than zones.
+            let zones = count.min(self.shared.geometry.zone_count.saturating_sub(first.0));
+            let answer = Blocks::holding(64 * (u64::from(zones) + 1));
             self.wait(fault, Op::Report, at, answer, false).await;
             self.check_power(number, at)?;
             if matches!(fault, Some(Fault::ReadError | Fault::CommandError)) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
+use shingle_drive_model::{Drive, Profile};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Survival, Trigger};
 use shingle_zoned::{DeviceErrorKind, Geometry, MemoryDevice, ZoneOp, ZoneState, ZonedDevice};
 
@@ -258,4 +259,20 @@ fn a_seed_gives_the_same_commands_at_the_same_times() {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }
     assert_ne!(run(1), run(2));
+}
+
+/// A report is no longer than the zones that there are, whatever number is asked for.
+#[test]
+fn a_report_takes_the_time_of_the_zones_that_there_are() {
+    let took = |count: u32| {
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(16), 1000, 0, 8)));
+            device.set_drive(Drive::new(&Profile::named("hsh721414al").unwrap(), 1));
+            let began = rt.now();
+            assert_eq!(device.report(ZoneId(10), count).await.unwrap().len() as u32, count.min(990));
+            rt.now().since(began)
+        })
+    };
+    assert_eq!(took(u32::MAX), took(990));
+    assert!(took(10) < took(990));
 }

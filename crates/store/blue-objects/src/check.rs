@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shingle_blue_store::{BlueErrorKind, Damage, Store};
+use shingle_blue_store::{BlueErrorKind, Damage, ObjectId, Repaired, Store};
 use shingle_store_api::{Finding, Named, StoreResult, Touched};
 
 use crate::engine::run::is_unused;
@@ -59,6 +59,17 @@ pub async fn check(store: &Store, deep: bool, mut progress: impl FnMut(Progress)
         checker.strays().await?;
     }
     Ok(checker.done(damage))
+}
+
+/// Takes bytes away whose metadata are damaged, so that their objects can be deleted and their room is free again; then closes the store.
+/// Returns what each of them was. Their objects keep their names until then, and cannot be read.
+///
+/// # Errors
+/// `Corrupt` if the metadata cannot be read at all, or if what is damaged are names of objects or lists of parts; `Device`: nothing has
+/// changed then.
+pub async fn repair(store: Store) -> StoreResult<Repaired> {
+    let may_go = |id: &ObjectId| matches!(ids::use_of(id), Some(Use::Piece(..)));
+    store.repair(may_go).await.map_err(from_blue)
 }
 
 struct Checker<'s> {

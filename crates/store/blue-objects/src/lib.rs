@@ -28,7 +28,7 @@ pub mod parse;
 mod reader;
 mod writer;
 
-pub use check::{Checked, Progress, check};
+pub use check::{Checked, Progress, check, repair};
 pub use client::BlueClient;
 pub use engine::run::BlueEngine;
 pub use errors::from_blue;

@@ -2,6 +2,9 @@
 //!
 //! The metadata need not fit in memory: they are gone through page by page, and of holders in zones there are sums. Only where those of a zone
 //! differ, its holders are gathered in another pass.
+//!
+//! A check of the metadata notes the changes that would mend them, for a [repair](crate::repair): what it finds of the objects that can be
+//! used is what zones, shared blobs and lists of holders have to say, once all others are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,12 +16,12 @@ use shingle_zone_kit::Status;
 use crate::blob::Blob;
 use crate::blob::ranges::Ranges;
 use crate::engine::Engine;
-use crate::error::{BlueErrorKind, BlueResult};
+use crate::error::{BlueError, BlueErrorKind, BlueResult};
 use crate::format::key::{self, Holder, space};
 use crate::format::zone::ZoneValue;
 use crate::format::{object, values};
 use crate::ids::ObjectId;
-use crate::kv::Order;
+use crate::kv::{Batch, Order};
 use crate::map::needed_by_blob;
 use crate::open::shown;
 use crate::scan::{Numbers, Prints};
@@ -63,8 +66,17 @@ type Holders = BTreeSet<(u32, Holder)>;
 
 /// Sums of what the metadata of objects say.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     damage: Vec<Damage>,
+    /// Changes of the metadata that make them agree, and take the unusable objects away. (BLU-MEND-1)
+    pub(crate) mend: Batch,
+    /// Objects whose metadata make no sense.
+    pub(crate) unusable: Vec<ObjectId>,
+    /// Something could not be looked at.
+    pub(crate) failed: Option<BlueError>,
+    /// Numbers of objects: of all, and of those that can be used.
+    numbers: Numbers,
+    usable: Numbers,
     /// Live blocks in each zone.
     live: BTreeMap<u32, u64>,
     /// Holders in each zone, by their sums.
@@ -145,34 +157,50 @@ impl Engine {
     }
 
     /// Returns the bytes of all objects.
-    async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<u64> {
+    pub(crate) async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<u64> {
         let bytes = self.check_objects(seen).await?;
+        self.check_strays(seen).await?;
         self.check_shared(seen).await?;
         self.check_deferred(seen).await?;
         self.check_zones(seen).await?;
         Ok(bytes)
     }
 
-    /// Objects, their shards and omaps. Returns the bytes of all.
+    /// Objects and their shards. Returns the bytes of all.
     async fn check_objects(&self, seen: &mut Seen) -> BlueResult<u64> {
-        let (mut numbers, mut bytes) = (Numbers::default(), 0);
-        let mut pages = self.pages(key::all_of(space::OBJECT));
+        let (mut bytes, mut pages) = (0, self.pages(key::all_of(space::OBJECT)));
         while let Some((key, value)) = pages.next().await? {
             let Some(id) = key::parse_object(&key) else {
                 seen.add("metadata", "a key of an object makes no sense");
+                seen.mend.delete(key);
                 continue;
             };
-            if let Some((head, _)) = object::decode(&value)
-                && !numbers.insert(head.number)
-            {
+            let number = object::decode(&value).map(|(head, _)| head.number);
+            if number.is_some_and(|number| !seen.numbers.insert(number)) {
                 seen.add_of(&id, "another object has its number");
             }
             if self.state.borrow().collection_of(id.pool, id.hash).is_none() {
                 seen.add_of(&id, "no collection has it");
             }
-            bytes += self.check_object(seen, &id).await;
+            match self.check_object(seen, &id).await {
+                Ok(size) => {
+                    if let Some(number) = number {
+                        seen.usable.insert(number);
+                    }
+                    bytes += size;
+                }
+                Err(error) => {
+                    seen.add_of(&id, error.to_string());
+                    match error.kind {
+                        BlueErrorKind::Corrupt => {
+                            seen.mend.delete(key);
+                            seen.unusable.push(id);
+                        }
+                        _ => drop(seen.failed.get_or_insert(error)),
+                    }
+                }
+            }
         }
-        self.check_strays(seen, &numbers).await?;
         Ok(bytes)
     }
 
@@ -195,15 +223,9 @@ impl Engine {
         }
     }
 
-    /// Returns its size.
-    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) -> u64 {
-        let object = match self.object(id, Shards::All).await {
-            Ok(object) => object,
-            Err(error) => {
-                seen.add_of(id, error.to_string());
-                return 0;
-            }
-        };
+    /// Returns its size; fails if it cannot be used.
+    async fn check_object(&self, seen: &mut Seen, id: &ObjectId) -> BlueResult<u64> {
+        let object = self.object(id, Shards::All).await?;
         let shards: Vec<_> =
             object.state.borrow().shards.iter().map(|(shard, slot)| (*shard, slot.extents.clone())).collect();
         let size = object.state.borrow().head.as_ref().map_or(0, |head| head.size);
@@ -225,11 +247,11 @@ impl Engine {
             }
             seen.holds(&Holder::Object(id.clone(), shard), &own);
         }
-        u64::from(size)
+        Ok(u64::from(size))
     }
 
     /// Shards and omaps belong to objects.
-    async fn check_strays(&self, seen: &mut Seen, numbers: &Numbers) -> BlueResult<()> {
+    async fn check_strays(&self, seen: &mut Seen) -> BlueResult<()> {
         let mut stray: BTreeSet<Option<u64>> = BTreeSet::new();
         for space in [space::SHARD, space::OMAP] {
             let mut pages = self.pages(key::all_of(space));
@@ -238,7 +260,10 @@ impl Engine {
                     space::SHARD => key::parse_shard(&key).map(|(of, _)| of),
                     _ => key::parse_omap(&key).map(|(of, _)| of),
                 };
-                if of.is_none_or(|of| !numbers.contains(&of)) {
+                if of.is_none_or(|of| !seen.usable.contains(&of)) {
+                    seen.mend.delete(key);
+                }
+                if of.is_none_or(|of| !seen.numbers.contains(&of)) {
                     stray.insert(of);
                 }
             }
@@ -257,6 +282,7 @@ impl Engine {
             let Some((number, blob)) = number.and_then(|number| Some((number, values::decode_shared(number, &value)?)))
             else {
                 seen.add("metadata", "a shared blob makes no sense");
+                seen.mend.delete(key);
                 continue;
             };
             let who = format!("shared blob {number}");
@@ -264,10 +290,16 @@ impl Engine {
             for needed in seen.needed.remove(&number).map(|(_, needed)| needed).unwrap_or_default() {
                 counts.change(&needed, 1);
             }
+            let used = counts.used();
             if counts != blob.state.borrow().counts {
                 seen.add(&who, "its counts of references are not those of its holders");
+                blob.state.borrow_mut().counts = counts;
+                blob.state.borrow_mut().keep(&used);
+                match used.is_empty() {
+                    true => seen.mend.delete(key),
+                    false => seen.mend.put(key, values::encode_shared(&blob)),
+                }
             }
-            let used = counts.used();
             if !is_covered(&blob, &used) {
                 seen.add(&who, UNCOVERED);
             }
@@ -285,6 +317,7 @@ impl Engine {
             let number = key::parse_deferred(&key);
             if !number.is_some_and(|number| seen.deferred.remove(&number)) {
                 seen.add("metadata", format!("deferred write {number:?} belongs to nobody"));
+                seen.mend.delete(key);
             }
         }
         for number in std::mem::take(&mut seen.deferred) {
@@ -323,10 +356,12 @@ impl Engine {
         let (held, known) = self.differing_holders(seen).await?;
         for (zone, holder) in held.difference(&known) {
             seen.add_holder(holder, format!("the metadata do not say that it has blocks in data zone {zone}"));
+            seen.mend.put(key::live(*zone, holder), Vec::new());
         }
         for (zone, holder) in known.difference(&held) {
             let text = format!("the metadata say that it has blocks in data zone {zone}, and it has none");
             seen.add_holder(holder, text);
+            seen.mend.delete(key::live(*zone, holder));
         }
         let mut pages = self.pages(key::all_of(space::ZONE));
         while let Some((key, value)) = pages.next().await? {
@@ -338,6 +373,9 @@ impl Engine {
             let who = format!("data zone {zone}");
             if !value.used && live > 0 || value.used && u64::from(value.live) != live {
                 seen.add(&who, format!("{live} of its blocks are needed, and the metadata count {}", value.live));
+                if let Ok(live) = u32::try_from(live) {
+                    seen.mend.put(key, ZoneValue { used: true, live, ..value }.encode());
+                }
             }
             if value.used && value.end < value.live {
                 seen.add(&who, "it has more live blocks than blocks");

@@ -14,6 +14,7 @@ use crate::error::{BlueError, BlueErrorKind, BlueResult};
 use crate::kv::KeyValue;
 use crate::options::Options;
 use crate::piece::Group;
+use crate::sequence::Collection;
 use crate::state::State;
 
 /// Wakes of tasks.
@@ -25,6 +26,8 @@ pub(crate) struct Wakes {
     pub(crate) room: Notify,
     /// A transaction has become durable.
     pub(crate) settled: Notify,
+    /// Data of a transaction are written, or another one waits for its batch.
+    pub(crate) landed: Notify,
 }
 
 /// An open store.
@@ -45,6 +48,9 @@ pub(crate) struct Engine {
     pub(crate) keeper: Keeper,
     /// Deferred writes are being gathered.
     pub(crate) flushing: Cell<bool>,
+    /// Collections with transactions that have no batch yet, and whether the task that makes batches runs.
+    pub(crate) committing: RefCell<Vec<Rc<Collection>>>,
+    pub(crate) commits: Cell<bool>,
 }
 
 impl Engine {
@@ -98,5 +104,6 @@ impl Engine {
         self.keeper.wake();
         self.wakes.room.notify_waiters();
         self.wakes.settled.notify_waiters();
+        self.wakes.landed.notify_one();
     }
 }

@@ -147,39 +147,50 @@ impl Engine {
             return Ok(());
         }
         let flushed = if self.read_only { Ok(()) } else { self.end_work().await };
+        self.end_keeper().await;
+        let closed = self.end_metadata().await;
+        if self.read_only { Ok(()) } else { flushed.and(closed) }
+    }
+
+    pub(crate) async fn end_keeper(&self) {
         self.drive.commands.end();
         self.wakes.pressure.notify_one();
         self.keeper.end().await;
+    }
+
+    /// Closes the metadata: the store's end.
+    pub(crate) async fn end_metadata(&self) -> BlueResult<()> {
         let kv = self.kv.close().await;
         let files = self.files.clone().close().await;
         self.state.borrow_mut().stopped.get_or_insert(BlueError::closed());
-        if !self.read_only {
-            flushed?;
-            kv?;
-            files?;
-        }
-        Ok(())
+        kv?;
+        Ok(files?)
     }
 
     /// Waits for all transactions, and writes what is deferred.
     async fn end_work(self: &Rc<Self>) -> BlueResult<()> {
-        loop {
-            let settled = self.wakes.settled.notified();
-            let collections: Vec<_> = self.state.borrow().collections.values().cloned().collect();
-            let busy =
-                collections.iter().any(|one| one.applying.get() || one.committing.get() || one.under_way.get() > 0);
-            if self.state.borrow().stopped.is_some() {
-                return self.state.borrow().running();
-            }
-            if !busy && !self.flushing.get() {
-                break;
-            }
-            if busy { settled.await } else { self.rt.yield_now().await }
-        }
+        self.drained().await?;
         match self.flush_deferred().await {
             // They stay in the metadata, which is no loss.
             Err(error) if error.kind == BlueErrorKind::NoSpace => Ok(()),
             other => other,
+        }
+    }
+
+    /// Waits for all transactions. None comes any more.
+    pub(crate) async fn drained(&self) -> BlueResult<()> {
+        loop {
+            let settled = self.wakes.settled.notified();
+            let collections: Vec<_> = self.state.borrow().collections.values().cloned().collect();
+            let busy =
+                collections.iter().any(|one| one.applying.get() || one.under_way.get() > 0) || self.commits.get();
+            if self.state.borrow().stopped.is_some() {
+                return self.state.borrow().running();
+            }
+            if !busy && !self.flushing.get() {
+                return Ok(());
+            }
+            if busy { settled.await } else { self.rt.yield_now().await }
         }
     }
 }

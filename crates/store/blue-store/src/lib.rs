@@ -10,8 +10,8 @@
 //!
 //! # Invariants
 //! Each module states its own: BLU-HASH and BLU-KEY of names, BLU-KV and BLU-LOG of the metadata, BLU-BLOB, BLU-MAP, BLU-PACK and BLU-CHECK of
-//! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-LOAD, BLU-COMMIT and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
-//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-CACHE of memory.
+//! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-LOAD, BLU-COMMIT, BLU-PASS and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
+//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-MEND of repairs, BLU-CACHE of memory.
 
 mod blob;
 mod change;
@@ -36,6 +36,7 @@ pub mod parse;
 mod piece;
 mod read;
 mod relocate;
+mod repair;
 mod scan;
 mod sequence;
 mod state;
@@ -54,6 +55,7 @@ pub use hints::{Access, Compression, Hints, Lifetime};
 pub use ids::{BITS_MAX, CollectionId, CollectionInfo, HEAD, NAME_MAX, NAMESPACE_MAX, ObjectId};
 pub use open::{OPERATORS, OpenReport, ShortZone};
 pub use options::{FormatOptions, Metadata, Options, Placement, Victims};
+pub use repair::Repaired;
 pub use stats::{BlueStats, Counters};
 pub use store::{ObjectInfo, Store};
 pub use transaction::{ATTRIBUTE_MAX, KEY_MAX, OBJECT_MAX, TRANSACTION_MAX, Transaction};

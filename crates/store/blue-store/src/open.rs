@@ -4,6 +4,7 @@
 //! - BLU-OPEN-1: blocks between the end of a zone in the metadata and the drive's write pointer are stale; a write pointer below that end is
 //!   damage, which is reported with the objects that it touches.
 //! - BLU-OPEN-2: an opening for reading alone writes nothing.
+//! - BLU-OPEN-3: format, opening and close of an empty store take no more commands on a drive of more zones.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -224,6 +225,8 @@ async fn open_on(
         read_only,
         closing: Cell::new(false),
         flushing: Cell::new(false),
+        committing: RefCell::default(),
+        commits: Cell::new(false),
     });
     let report = engine.load().await?;
     Ok((engine, report))
@@ -267,7 +270,7 @@ impl Engine {
             let (zone, value) = pair.ok_or_else(|| BlueError::senseless("zone"))?;
             known.insert(zone, value);
         }
-        let infos = report_patiently(&self.drive.dev, ZoneId(0), u32::MAX).await?;
+        let infos = report_patiently(&self.drive.dev, ZoneId(0), self.drive.geometry.zone_count).await?;
         for info in infos {
             let value = known.get(&info.zone.0).copied().unwrap_or_default();
             if let Some(epoch) = self.state.borrow_mut().epochs.get_mut(info.zone.0 as usize) {

@@ -89,7 +89,7 @@ impl Default for Options {
             clean_at: 0.8,
             cache_bytes: 256 << 20,
             deferred_bytes: 8 << 20,
-            waiting_bytes: 64 << 20,
+            waiting_bytes: 256 << 20,
             log: Rc::new(LogKvOptions::default()),
             rocksdb: None,
         }

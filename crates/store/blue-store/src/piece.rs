@@ -19,6 +19,13 @@ pub(crate) struct Group {
     pub(crate) landed: Notify,
 }
 
+impl Group {
+    /// All is written, or never will be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.get() == 0 || self.failed.get()
+    }
+}
+
 /// The writing of a blob, or of a part of it.
 pub(crate) struct Writing {
     pub(crate) blob: Rc<Blob>,

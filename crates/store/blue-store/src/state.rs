@@ -111,6 +111,11 @@ impl State {
         self.zones.iter().any(|(_, zone)| zone.is_empty() && !zone.broken || zone.unsettled > 0)
     }
 
+    /// New data are being written.
+    pub(crate) fn streams(&self) -> bool {
+        self.stopped.is_none() && self.lanes.iter().skip(COPIES + 1).any(|lane| lane.is_busy() && !lane.own.waits)
+    }
+
     /// A number that differs when something has been written or become free.
     pub(crate) fn progress(&self) -> u64 {
         self.counters.blocks_written + self.counters.transactions + self.counters.freed

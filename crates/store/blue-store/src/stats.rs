@@ -5,7 +5,9 @@
 pub struct Counters {
     /// Transactions that are durable.
     pub transactions: u64,
-    /// Bytes that they wrote.
+    /// Transactions that have passed one that waited for room.
+    pub passed: u64,
+    /// Bytes that transactions wrote.
     pub bytes_written: u64,
     /// Bytes that were deferred first.
     pub bytes_deferred: u64,

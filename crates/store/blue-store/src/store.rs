@@ -18,6 +18,7 @@ use crate::ids::{CollectionId, CollectionInfo, ObjectId};
 use crate::kv::Order;
 use crate::open::{self, OpenReport};
 use crate::options::{FormatOptions, Options};
+use crate::repair::Repaired;
 use crate::sequence::Collection;
 use crate::stats::BlueStats;
 use crate::transaction::Transaction;
@@ -130,7 +131,8 @@ impl Store {
     }
 
     /// Has a transaction happen as a whole. It takes its place behind those of its collection that were submitted before, in the step of
-    /// the call, also if the future is dropped. Durable when the future completes; other calls may see its effects before.
+    /// the call, also if the future is dropped; one that [may pass](Transaction::may_pass) does not wait for room for others. Durable when
+    /// the future completes; other calls may see its effects before.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NoSpace`, `Invalid`: nothing of it has happened. `ReadOnly`. `Unavailable`: the store has stopped, and after
@@ -256,6 +258,16 @@ impl Store {
     /// As [`check`](Self::check).
     pub async fn check_with(&self, deep: bool, progress: impl FnMut(u64, u64)) -> BlueResult<Vec<Damage>> {
         self.engine.check(deep, progress).await
+    }
+
+    /// Takes away all objects whose metadata are damaged, with the blocks that belonged to them, and makes counts and lists of the metadata
+    /// those of all others; then closes the store. `may_go` says whether an object may be lost.
+    ///
+    /// # Errors
+    /// `Corrupt` if the metadata cannot be read at all, or an object that is damaged may not go; `Device`: nothing has changed.
+    /// `Unavailable`, `ReadOnly`.
+    pub async fn repair(self, may_go: impl Fn(&ObjectId) -> bool) -> BlueResult<Repaired> {
+        self.engine.repair(may_go).await
     }
 
     /// Data zones, in order.

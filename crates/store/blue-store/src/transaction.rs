@@ -110,6 +110,8 @@ pub struct Transaction {
     pub(crate) operations: Vec<Operation>,
     /// It may use the room of the metadata that is left to those that remove.
     pub(crate) reserve: bool,
+    /// It may happen before others that wait for room. (BLU-PASS-1)
+    pub(crate) passes: bool,
 }
 
 impl Transaction {
@@ -127,6 +129,14 @@ impl Transaction {
     /// which nothing could be removed. It brings few bytes.
     pub fn with_reserve(&mut self) -> &mut Self {
         self.reserve = true;
+        self
+    }
+
+    /// Lets it happen before earlier transactions of its collection that wait for room, so that what it removes need not wait for them: for
+    /// one that writes no bytes of objects. It passes only those with which it has nothing in common but objects' omaps, of which it changes
+    /// other keys; where it has, or fails, it has its turn. After a power cut it may be there without those that it has passed.
+    pub fn may_pass(&mut self) -> &mut Self {
+        self.passes = true;
         self
     }
 

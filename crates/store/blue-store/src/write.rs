@@ -306,6 +306,7 @@ impl Writer for Engine {
                 group.left.set(group.left.get() - u64::from(count));
                 if group.left.get() == 0 {
                     group.landed.notify_waiters();
+                    self.wakes.landed.notify_one();
                 }
             }
         }
@@ -350,6 +351,7 @@ impl Writer for Engine {
             for piece in copies {
                 piece.writing.group.failed.set(true);
                 piece.writing.group.landed.notify_waiters();
+                self.wakes.landed.notify_one();
             }
             if self.lane(COPIES + 1, |lane| lane.push(new)) {
                 self.rt.spawn_detached(write_lane(self.clone(), COPIES + 1));
@@ -360,6 +362,7 @@ impl Writer for Engine {
 
     fn idle(self: &Rc<Self>, _lane: usize) {
         self.keeper.wake();
+        self.wakes.landed.notify_one();
     }
 }
 

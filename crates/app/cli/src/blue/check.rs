@@ -1,15 +1,19 @@
-//! `shingle blue check`: names, metadata and zones against each other, and with `--deep` all data. Nothing is written.
+//! `shingle blue check`: names, metadata and zones against each other, and with `--deep` all data. Nothing is written without `--repair`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use shingle_base::ByteSize;
-use shingle_blue_objects::{Checked, check};
-use shingle_blue_store::ShortZone;
+use shingle_blue_objects::{Checked, check, repair};
+use shingle_blue_store::{Options, Repaired, ShortZone, Store};
+use shingle_rocksdb_keys::with_rocksdb;
+use shingle_runtime::Runtime;
 use shingle_store_api::{Finding, Touched};
 
-use super::opened::examined;
+use super::opened::{examined, named};
+use crate::confirm::confirm;
+use crate::device;
 use crate::failure::{Failure, Outcome, status};
 use crate::findings::{findings_json, words_of};
 use crate::output::{Progress, counted};
@@ -22,6 +26,13 @@ pub(crate) struct Check {
     /// Read and verify all data, too.
     #[arg(long)]
     deep: bool,
+    /// First take away bytes whose metadata are damaged: their objects, which cannot be read, can be deleted then, and their room is
+    /// free again. Asks first.
+    #[arg(long)]
+    repair: bool,
+    /// Do not ask.
+    #[arg(long, requires = "repair")]
+    yes: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -30,21 +41,26 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self) -> Outcome {
         let (drive, deep) = (&self.drive, self.deep);
+        if self.repair {
+            let lost = "all bytes whose metadata are damaged will be lost (without --repair, they are only named)";
+            confirm(self.yes, &format!("{}: {lost}", drive.display()))?;
+        }
         let checked = shingle_runtime::real::run(|rt| async move {
+            let repaired = if self.repair { repaired(drive, &rt).await? } else { Repaired::default() };
             let (store, report) = examined(drive, &rt).await?;
             let mut line = Progress::new();
             let told = |at: shingle_blue_objects::Progress| line.show_bytes(at.done_bytes, at.all_bytes);
             let mut checked = check(&store, deep, told).await.map_err(|error| Failure::from(error).not_run())?;
             checked.findings.extend(report.short.iter().map(short));
-            Ok::<_, Failure>((store.id().to_string(), checked))
+            Ok::<_, Failure>((store.id().to_string(), repaired, checked))
         });
-        let (store, checked) = checked.map_err(|error| Failure::from(error).not_run())??;
+        let (store, repaired, checked) = checked.map_err(|error| Failure::from(error).not_run())??;
         let clean = checked.findings.is_empty();
         let Checked { findings, buckets, objects, bytes, uploads, going } = checked;
         if self.json {
             say!(
                 "{}",
-                json!({ "clean": clean, "repaired": 0, "damage": words_of(&[&findings]),
+                json!({ "clean": clean, "repaired": repaired.removed.len(), "damage": words_of(&[&findings]),
                         "findings": findings_json(&[("damage", &findings)]), "store": store, "buckets": buckets,
                         "objects": objects, "object_bytes": bytes, "uploads": uploads, "going": going, "deep": deep })
             );
@@ -52,6 +68,9 @@ impl Check {
             let verified = if deep { "verified" } else { "whose bytes were not read" };
             let (objects, buckets) = (counted(objects, "object"), counted(buckets, "bucket"));
             say!("{objects} of {} in {buckets}, {verified}", ByteSize(bytes));
+            if self.repair {
+                say!("{} taken away", counted(repaired.removed.len() as u64, "damaged piece"));
+            }
             if going > 0 {
                 say!("{} to be removed by the next opening", counted(going, "deleted object or part"));
             }
@@ -60,6 +79,14 @@ impl Check {
         }
         if clean { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }
+}
+
+/// Takes away what has damaged metadata.
+async fn repaired(drive: &Path, rt: &Runtime) -> Outcome<Repaired> {
+    let device = device::open(drive, rt).await?;
+    let opened = Store::open(rt, device, with_rocksdb(Options::default())).await;
+    let (store, _) = opened.map_err(|error| named(drive, &error).not_run())?;
+    repair(store).await.map_err(|error| Failure::from(error).not_run())
 }
 
 /// A zone that lost its end.

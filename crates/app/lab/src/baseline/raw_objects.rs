@@ -8,15 +8,19 @@
 //! | data | written to fresh space at once, without a journal | published (section 4.4.2) |
 //! | space | the next that is free, in the order of calls | published: the allocators of fresh drives give it in order |
 //! | metadata | a batch in RocksDB's log: batches of all whose data are written then are one write | published (`_kv_sync_thread` of BlueStore) |
+//! | batches on a disk | none begins while data are being written, for 200 ms at most | ours: the store on zones does the same |
 //! | barriers | a flush between data and log, a flush behind the log | published (the same) |
 //! | log | a ring of files that are used again, so that a sync writes no file-system metadata | published (section 4.4.1) |
 //! | bytes of a batch | 1 KiB for each object | assumed |
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_runtime::Runtime;
 use shingle_store_api::{BlockStore, Durability, StoreError};
@@ -35,13 +39,21 @@ const METADATA: u64 = 1 << 10;
 /// Bytes of a piece of zeros.
 const PIECE: u64 = 1 << 20;
 
+/// Time for which a batch waits, on a disk, for data that are being written: that of the store on zones.
+const GATHERING: Duration = Duration::from_millis(200);
+
 struct Inner {
     rt: Runtime,
     store: Rc<dyn BlockStore>,
+    /// The arm of a disk leaves the data once for all that come in a short time.
+    gathers: bool,
     zeros: Bytes,
     places: RefCell<BTreeMap<u64, (u64, u64)>>,
     next: Cell<u64>,
     log: Cell<u64>,
+    /// Objects whose data are being written.
+    writing: Cell<u64>,
+    written: Notify,
     /// Objects that wait for the next batch, and the number of that batch.
     waiting: Cell<u64>,
     batch: Cell<u64>,
@@ -60,15 +72,18 @@ fn failed(error: StoreError) -> TargetError {
 }
 
 impl RawObjects {
-    /// No objects yet.
-    pub fn new(rt: &Runtime, store: Rc<dyn BlockStore>) -> Self {
+    /// No objects yet. `gathers` on a disk.
+    pub fn new(rt: &Runtime, store: Rc<dyn BlockStore>, gathers: bool) -> Self {
         Self(Rc::new(Inner {
             rt: rt.clone(),
             store,
+            gathers,
             zeros: AlignedBuf::zeroed(Blocks(PIECE / BLOCK)).freeze(),
             places: RefCell::default(),
             next: Cell::new(LOGS),
             log: Cell::new(0),
+            writing: Cell::new(0),
+            written: Notify::new(),
             waiting: Cell::new(0),
             batch: Cell::new(1),
             committed: Cell::new(0),
@@ -91,7 +106,11 @@ impl RawObjects {
         }
         inner.next.set(at + length);
         let pieces = inner.pieces(length);
-        inner.store.write(at, pieces, Durability::Cached).await.map_err(failed)?;
+        inner.writing.set(inner.writing.get() + 1);
+        let written = inner.store.write(at, pieces, Durability::Cached).await;
+        inner.writing.set(inner.writing.get() - 1);
+        inner.written.notify_one();
+        written.map_err(failed)?;
         self.commit().await?;
         inner.places.borrow_mut().insert(object, (at, length));
         Ok(())
@@ -134,8 +153,20 @@ impl Inner {
         (0..length).step_by(PIECE as usize).map(|at| self.zeros.slice(..PIECE.min(length - at) as usize)).collect()
     }
 
+    /// Waits while data are being written, for a short time at most.
+    async fn gather(&self) {
+        let mut over = pin!(self.rt.sleep(GATHERING));
+        while self.gathers && self.writing.get() > 0 {
+            let written = pin!(self.written.notified());
+            if let Either::Right(_) = select(written, &mut over).await {
+                break;
+            }
+        }
+    }
+
     async fn write_batches(&self) {
         while self.waiting.get() > 0 {
+            self.gather().await;
             let (objects, batch) = (self.waiting.replace(0), self.batch.get());
             self.batch.set(batch + 1);
             if let Err(error) = self.write_batch(objects).await {
@@ -176,7 +207,7 @@ mod tests {
                 let drive = DriveBlocks::of_profile(&rt, &Profile::named("st4000nc001").unwrap(), Host::linux_4_18());
                 let drive = Rc::new(drive.unwrap());
                 assert!(drive.set_write_cache(true));
-                let objects = RawObjects::new(&rt, drive);
+                let objects = RawObjects::new(&rt, drive, true);
                 for round in 0..64 / at_once {
                     let writes = (0..at_once).map(|object| objects.write(round * at_once + object, 64 << 10));
                     try_join_all(writes).await.unwrap();

@@ -40,7 +40,7 @@ use self::tally::Tally;
 use self::writers::Writers;
 use crate::errors::{from_blue, malformed};
 use crate::format::Record;
-use crate::ids;
+use crate::ids::{self, Use};
 use crate::options::{BlueFigures, Options};
 
 /// Bits of a number that one opening gives out.
@@ -139,16 +139,25 @@ impl Core {
         }
     }
 
-    /// Pieces of a blob. They are written in order and removed together, so none is behind one that is not there.
+    /// Pieces of a blob. They are written in order and removed together, so only a repair leaves one behind one that is not there.
     async fn pieces(&self, blob: u64) -> StoreResult<Vec<ObjectId>> {
-        let mut pieces = Vec::new();
-        for index in 0.. {
+        let (mut pieces, mut index) = (Vec::new(), 0);
+        loop {
             let id = ids::piece(blob, index);
             match self.store.stat(&id).await {
                 Ok(_) => pieces.push(id),
-                Err(error) if error.kind == BlueErrorKind::NotFound => break,
+                Err(error) if error.kind == BlueErrorKind::NotFound => {
+                    // A repair may have taken some away that lay before others.
+                    let next =
+                        self.store.list(ids::COLLECTION.id, Some(&id), 1).await.map_err(|error| self.failed(error))?;
+                    match next.first().and_then(ids::use_of) {
+                        Some(Use::Piece(of, at)) if of == blob && at > index => index = at - 1,
+                        _ => break,
+                    }
+                }
                 Err(error) => return Err(self.failed(error)),
             }
+            index += 1;
         }
         Ok(pieces)
     }

@@ -52,7 +52,7 @@ impl Core {
         let held: Option<Held> = record.as_ref().and_then(|record| record.held);
         let found = self.found(held).await;
         let mut change = self.change();
-        change.transaction.omap_remove(&index, key.as_bytes()).with_reserve();
+        change.transaction.omap_remove(&index, key.as_bytes()).with_reserve().may_pass();
         change.release(found);
         let counted = self.tally.begin(counted_name(bucket, key), Some(record.map_or(0, |record| record.size)));
         change.submit().await?;

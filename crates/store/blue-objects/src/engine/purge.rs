@@ -70,7 +70,7 @@ impl Core {
                 Err(error) => return Err(self.failed(error)),
             },
         }
-        change.transaction.omap_remove(&ids::going(), held.key());
+        change.transaction.omap_remove(&ids::going(), held.key()).may_pass();
         change.submit().await
     }
 
@@ -93,6 +93,7 @@ impl Core {
                 }
                 change.transaction.omap_remove(&index, name);
             }
+            change.transaction.may_pass();
             change.submit().await?;
         }
     }

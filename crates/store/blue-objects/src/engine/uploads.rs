@@ -165,7 +165,7 @@ impl Core {
         let index = ids::uploads(self.bucket_number(&bucket)?);
         let found = self.found(Some(Held::Upload(id.0))).await;
         let mut change = self.change();
-        change.transaction.omap_remove(&index, upload_key(&key, id)).with_reserve();
+        change.transaction.omap_remove(&index, upload_key(&key, id)).with_reserve().may_pass();
         change.release(found);
         change.submit().await
     }

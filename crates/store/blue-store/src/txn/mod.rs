@@ -4,6 +4,7 @@ mod apply;
 mod batch;
 mod commit;
 mod load;
+mod pass;
 mod plan;
 mod run;
 mod settle;

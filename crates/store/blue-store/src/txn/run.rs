@@ -24,10 +24,10 @@ use crate::transaction::{Operation, Transaction};
 const METADATA_MARGIN: u64 = 64 << 10;
 
 /// All that a transaction needs in memory.
-struct Prepared {
+pub(super) struct Prepared {
     objects: BTreeMap<ObjectId, Rc<Object>>,
     omaps: BTreeMap<u64, Vec<(Bytes, Bytes)>>,
-    /// Blocks that were promised to it.
+    /// Blocks that have to be promised to it.
     blocks: u64,
 }
 
@@ -35,6 +35,7 @@ impl Engine {
     /// Puts a job behind others of its collection, in the step of the call.
     pub(crate) fn enqueue(self: &Rc<Self>, collection: &Rc<Collection>, job: Job) {
         collection.queue.borrow_mut().push_back(job);
+        collection.queued.notify_one();
         if !collection.applying.replace(true) {
             self.rt.spawn_detached(self.clone().apply_all(collection.clone()));
         }
@@ -121,17 +122,24 @@ impl Engine {
         }
     }
 
-    async fn apply(self: &Rc<Self>, collection: &Collection, transaction: Transaction) -> BlueResult<Change> {
-        let Prepared { objects, omaps, blocks } = self.prepare(collection, &transaction).await?;
+    async fn apply(self: &Rc<Self>, collection: &Rc<Collection>, transaction: Transaction) -> BlueResult<Change> {
+        let prepared = self.prepare(collection, &transaction).await?;
+        self.reserve_behind(collection, &transaction, prepared.blocks).await?;
+        Ok(self.happen(prepared, transaction))
+    }
+
+    /// Has a transaction happen that has room.
+    pub(super) fn happen(self: &Rc<Self>, prepared: Prepared, transaction: Transaction) -> Change {
+        let Prepared { objects, omaps, blocks } = prepared;
         let (change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
         let mut state = self.state.borrow_mut();
         // Copies of deferred bytes were not promised.
         state.promised = (state.promised + used).saturating_sub(blocks);
-        Ok(change)
+        change
     }
 
-    /// Loads what a transaction needs, checks it, and reserves room. Nothing has happened when it fails.
-    async fn prepare(&self, collection: &Collection, transaction: &Transaction) -> BlueResult<Prepared> {
+    /// Loads what a transaction needs, and checks it: all but the room. Nothing has happened when it fails.
+    pub(super) async fn prepare(&self, collection: &Collection, transaction: &Transaction) -> BlueResult<Prepared> {
         if collection.gone.get() {
             return Err(BlueError::new(BlueErrorKind::NotFound, "the collection was removed"));
         }
@@ -157,9 +165,7 @@ impl Engine {
         if metadata > 0 && !transaction.reserve && self.kv.room() < metadata + METADATA_MARGIN {
             return Err(BlueError::new(BlueErrorKind::NoSpace, "the metadata have no room for more; remove objects"));
         }
-        let blocks = plan::blocks(operations);
-        self.reserve(blocks).await?;
-        Ok(Prepared { objects, omaps, blocks })
+        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations) })
     }
 
     /// Waits until few enough bytes are under way.

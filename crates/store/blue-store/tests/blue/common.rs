@@ -9,6 +9,9 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Random, SimDevice, Survival};
 use shingle_zoned::{Geometry, MemoryDevice};
 
+/// A turn of a disk that tells its speed.
+pub(crate) const TURN: std::time::Duration = std::time::Duration::from_micros(8333);
+
 /// A drive with few data zones, which are cleaned all the time: a disk, an SSD, or a file.
 pub(crate) fn geometry(random: &mut Random) -> Geometry {
     let zones = 21 + random.between(8, 14) as u32;
@@ -16,7 +19,7 @@ pub(crate) fn geometry(random: &mut Random) -> Geometry {
     match random.below(3) {
         0 => Geometry::hm_smr(blocks, zones, random.below(3) as u32, 12),
         1 => Geometry::zns(blocks, Blocks(blocks.0 - random.below(8)), zones, 9, 9),
-        _ => Geometry { volatile_cache: true, ..Geometry::hm_smr(blocks, zones, 0, 12) },
+        _ => Geometry { volatile_cache: true, revolution: Some(TURN), ..Geometry::hm_smr(blocks, zones, 0, 12) },
     }
 }
 

@@ -151,7 +151,10 @@ fn reads_go_on_while_zones_are_emptied() {
                 let id = ObjectId::new(1, format!("o{name}"));
                 let mut transaction = Transaction::new();
                 transaction.touch(&id).remove(&id).write(&id, 0, contents(number, 0, 9_000 + random.below(40_000)));
-                store.submit(info.id, transaction).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                store
+                    .submit(info.id, transaction)
+                    .await
+                    .unwrap_or_else(|error| panic!("seed {seed}: {error} {number} {:?}", store.stats()));
             }
             ended.set(true);
             assert!(reading.await.expect("it ended") > 50);
@@ -225,4 +228,75 @@ fn shared_bytes_are_moved_once() {
         }
         assert_eq!(store.check(true).await.unwrap(), []);
     });
+}
+
+/// A drive on which little of each zone is stale, so that room comes slowly; a write waits for it, and a removal comes behind.
+/// Returns the order in which they ended, and whether the write succeeded.
+fn behind_one_that_waits(passes: bool, together: bool, length: u64) -> (Vec<&'static str>, bool, u64) {
+    Sim::new(3).run(move |rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 41, 0, 12)).await;
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), options()).await.unwrap();
+        let info = collection(0, 0);
+        store.create_collection(info).await.unwrap();
+        let name = |number: u64| ObjectId::new(1, format!("o{number}"));
+        let mut count = 0;
+        loop {
+            let mut transaction = Transaction::new();
+            transaction.write(&name(count), 0, contents(count, 0, 20_000));
+            if store.submit(info.id, transaction).await.is_err() {
+                break;
+            }
+            count += 1;
+        }
+        let mut transaction = Transaction::new();
+        for number in (0..count).step_by(7) {
+            transaction.remove(&name(number));
+        }
+        device.set_latency(std::time::Duration::from_millis(20));
+        store.submit(info.id, transaction).await.unwrap();
+        let ended = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let (mut write, mut remove) = (Transaction::new(), Transaction::new());
+        write.write(&name(count), 0, contents(count, 0, length));
+        // Without room, and of an object that the write has to do with.
+        if together {
+            write.touch(&name(1));
+        }
+        remove.remove(&name(1));
+        if passes {
+            remove.may_pass();
+        }
+        let (write, remove) = (store.submit(info.id, write), store.submit(info.id, remove));
+        let (of_write, of_remove) = (ended.clone(), ended.clone());
+        let write = async move {
+            let done = write.await;
+            of_write.borrow_mut().push("write");
+            done
+        };
+        let remove = async move {
+            let done = remove.await;
+            of_remove.borrow_mut().push("remove");
+            done
+        };
+        let (wrote, removed) = futures_util::future::join(write, remove).await;
+        removed.unwrap();
+        assert!(store.read(&name(1), 0, 10).await.is_err_and(|error| error.kind == BlueErrorKind::NotFound));
+        if wrote.is_ok() {
+            assert_eq!(store.read(&name(count), 0, u64::MAX).await.unwrap(), contents(count, 0, length));
+        }
+        assert_eq!(store.check(true).await.unwrap(), []);
+        let order = ended.borrow().clone();
+        (order, wrote.is_ok(), store.stats().counters.passed)
+    })
+}
+
+/// BLU-PASS-1.
+#[test]
+fn a_removal_passes_a_write_that_waits_for_room_if_it_may() {
+    let in_order = |wrote| (vec!["write", "remove"], wrote, 0);
+    assert_eq!(behind_one_that_waits(false, false, 330_000), in_order(true));
+    assert_eq!(behind_one_that_waits(true, false, 330_000), (vec!["remove", "write"], true, 1));
+    assert_eq!(behind_one_that_waits(true, true, 330_000), in_order(true), "they have an object in common");
+    // More than cleaning can win: the write fails, and holds up the removal no longer.
+    assert_eq!(behind_one_that_waits(false, false, 3_000_000), in_order(false));
+    assert_eq!(behind_one_that_waits(true, true, 3_000_000), in_order(false));
 }

@@ -152,7 +152,7 @@ fn keys_are_scanned_in_both_orders() {
 #[test]
 fn cut_at_every_command() {
     let mut cuts = 0;
-    for seed in seeds(6) {
+    for seed in seeds(8) {
         cuts += Sim::new(seed).run(move |rt| async move {
             let mut random = Random::new(seed);
             let geometry = geometry(&mut random);

@@ -5,13 +5,14 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::Blocks;
+use shingle_blue_store::kv::LogKvOptions;
 use shingle_blue_store::{
     Access, BlueErrorKind, Compression, FormatOptions, Hints, ObjectId, Options, Store, Transaction,
 };
 use shingle_sim::{Random, Sim, SimDevice, contents, seeds};
 use shingle_zoned::{Geometry, ZonedDevice};
 
-use crate::common::{collection, format, fresh, open, options};
+use crate::common::{TURN, collection, format, fresh, open, options};
 
 fn id(name: &str) -> ObjectId {
     ObjectId { hash: 0, ..ObjectId::new(1, name) }
@@ -122,6 +123,10 @@ fn a_small_write_to_a_large_object_changes_one_shard() {
 fn small_writes_wait_in_the_metadata() {
     Sim::new(1).run(|rt| async move {
         let (device, store, at) = fresh(&rt).await;
+        store.close().await.unwrap();
+        // No table takes the log's place meanwhile.
+        let options = Options { log: Rc::new(LogKvOptions::default()), ..options() };
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), options).await.unwrap();
         store.submit(at, one(|t| t.write(&id("a"), 0, contents(1, 0, 100)))).await.unwrap();
         let before = device.counts().commands;
         for number in 0..50u64 {
@@ -277,4 +282,31 @@ fn bytes_that_were_used_come_from_memory() {
         let stats = store.stats();
         assert!(stats.data_hits > 0 && stats.data_misses > 0 && stats.cache_bytes <= 300_000, "{stats:?}");
     });
+}
+
+/// BLU-COMMIT-1: on a disk, transactions whose data are written one after the other share one flush of them, and one of their metadata.
+#[test]
+fn a_disk_leaves_its_data_once_for_all_that_come_together() {
+    let flushes = |revolution| {
+        Sim::new(1).run(move |rt| async move {
+            let geometry = Geometry { volatile_cache: true, revolution, ..Geometry::hm_smr(Blocks(4096), 40, 0, 16) };
+            let device = format(&rt, &geometry).await;
+            let (store, _) = Store::open(&rt, Rc::new(device.clone()), Options::default()).await.unwrap();
+            for seed in 0..4 {
+                store.create_collection(collection(seed, 2)).await.unwrap();
+            }
+            device.set_latency(std::time::Duration::from_millis(2));
+            let before = device.counts();
+            let running = (0..32u32).map(|number| {
+                let object = ObjectId { hash: number, ..ObjectId::new(1, format!("{number}")) };
+                store.submit(collection(number % 4, 2).id, one(|t| t.write(&object, 0, vec![number as u8; 1 << 20])))
+            });
+            assert!(join_all(running).await.iter().all(Result::is_ok));
+            let after = device.counts();
+            assert!(after.writes.0 - before.writes.0 > 8, "several commands");
+            after.flushes - before.flushes
+        })
+    };
+    assert_eq!(flushes(Some(TURN)), 2);
+    assert!(flushes(None) > 2);
 }

@@ -23,7 +23,7 @@ pub(crate) fn experiment() -> Experiment {
         setup: "One of the paper's eight storage nodes: objects of 1, 2 and 4 MiB, 48 writers at once (128 threads, three copies, eight drives); then \
                 three hours of rest, and 16 readers at once of objects drawn at random. CMR and DM-SMR: what BlueStore gives a drive that takes \
                 writes anywhere (fresh space in the order of calls, metadata of all that is written in one record of a log, between two \
-                flushes); HM-SMR: this project's store of objects on zones, as the paper has it (one zone at a time) and by its defaults. CMR is \
+                flushes; as in the store on zones, none begins while data are being written, for 200 ms at most); HM-SMR: this project's store of objects on zones, as the paper has it (one zone at a time) and by its defaults. CMR is \
                 the twin of the HSH721414AL at the paper's 160 MiB/s, DM-SMR the ST8000AS0002 (190 MB/s; the paper's have 195), its cache in \
                 proportion to the bytes. 125 GiB are written at `full`, 10 at `standard`. Volatile caches are on. Ceph's network and its work are left out.",
         runs: Runs::ONE,

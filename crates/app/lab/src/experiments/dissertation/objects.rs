@@ -78,7 +78,7 @@ impl Objects {
         let rt = &runtimes.program;
         if !matches!(profile.kind, Kind::HmSmr | Kind::Zns) {
             let blocks = Rc::new(DriveBlocks::of_profile(&runtimes.hardware, profile, host)?);
-            return Ok(Self::Raw(RawObjects::new(rt, blocks)));
+            return Ok(Self::Raw(RawObjects::new(rt, blocks, profile.mechanics.is_some())));
         }
         let drive = LabDrive::of(profile.clone()).first_zones(zones);
         let device = HostDevice::of_program(runtimes, host, drive.device(&runtimes.hardware, drive.medium()));

@@ -5,7 +5,8 @@
 //! all keys and values are in memory.
 //!
 //! # Invariants
-//! - BLU-LOG-1: a batch is acknowledged when its record is synced, and so are all records before it, in whichever log.
+//! - BLU-LOG-1: a batch is acknowledged when its record is synced, and so are all records before it, in whichever log. Batches that come
+//!   while a sync is under way share the next one.
 //! - BLU-LOG-2: a log is removed only when a table that has all of it is durable, and `current` says so durably.
 //!
 //! A table is of one moment (BLU-LOG-4): merges that are in it are not made again by the batches behind it.
@@ -21,8 +22,11 @@ use std::ops::{Bound, Range};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_runtime::Runtime;
-use shingle_zone_files::{CreateOptions, File, FileKind, FilesError, FilesErrorKind, ZoneFiles};
+use futures_util::FutureExt;
+use shingle_base::BLOCK_SIZE;
+use shingle_runtime::{LocalBoxFuture, Runtime};
+use shingle_zone_files::{CreateOptions, File, FileKind, FilesError, FilesErrorKind, FilesResult, ZoneFiles};
+use shingle_zone_kit::Joint;
 use tokio::sync::Notify;
 
 use super::{
@@ -36,7 +40,7 @@ pub use record::parse_record;
 /// Parameters of a [`LogKv`].
 #[derive(Clone, Copy, Debug)]
 pub struct LogKvOptions {
-    /// A log with fewer bytes is never replaced by a table.
+    /// A log with fewer bytes on the drive is never replaced by a table.
     pub log_bytes: u64,
 }
 
@@ -74,6 +78,7 @@ struct Shared {
     operators: &'static [MergeOperator],
     options: LogKvOptions,
     state: RefCell<State>,
+    syncs: Joint<KvResult<()>>,
     /// A table is being written.
     compacting: Cell<bool>,
     compacted: Notify,
@@ -87,7 +92,10 @@ struct State {
     map_bytes: u64,
     /// The log that batches go to; `None` if the store was opened for reading alone.
     log: Option<Rc<File>>,
+    /// Bytes of it on the drive: each sync fills a block.
     log_bytes: u64,
+    /// Bytes of records since the last sync.
+    unsynced: u64,
     /// The log before it, until a table has taken its place. (BLU-LOG-1)
     previous: Option<Rc<File>>,
     /// The keys as the table has them that is being written. (BLU-LOG-4)
@@ -160,6 +168,21 @@ impl Shared {
         }
     }
 
+    /// Makes durable what the logs have. (BLU-LOG-1) A log that is gone by now has all its batches in a durable table.
+    async fn sync(self: Rc<Self>) -> KvResult<()> {
+        self.running()?;
+        let (previous, log) = {
+            let mut state = self.state.borrow_mut();
+            state.log_bytes += std::mem::take(&mut state.unsynced).next_multiple_of(BLOCK_SIZE as u64);
+            (state.previous.clone(), state.log.clone())
+        };
+        for file in previous.into_iter().chain(log) {
+            let synced = file.sync().await.map_err(files_error);
+            synced.inspect_err(|error| self.stop(error))?;
+        }
+        Ok(())
+    }
+
     /// The store can take no more batches: one may be missing in the log.
     fn stop(&self, error: &KvError) {
         let mut state = self.state.borrow_mut();
@@ -202,23 +225,12 @@ impl KeyValue for LogKv {
     }
 
     fn write(&self, batch: Batch) -> KvFuture<'static, ()> {
-        let shared = self.0.clone();
-        // All up to here happens in the step of the call.
-        let taken = self.take(batch);
+        // All but the wait happens in the step of the call.
+        let taken = self.take(batch).map(|paced| (paced, self.0.syncs.call()));
         Box::pin(async move {
-            let (appended, previous, log) = taken?;
-            let synced = async {
-                appended.await?;
-                if let Some(previous) = previous {
-                    previous.sync().await?;
-                }
-                log.sync().await
-            };
-            let synced = synced.await.map_err(files_error);
-            if let Err(error) = &synced {
-                shared.stop(error);
-            }
-            synced
+            let (paced, synced) = taken?;
+            paced.await.map_err(files_error)?;
+            synced.await
         })
     }
 
@@ -253,11 +265,9 @@ impl KeyValue for LogKv {
     }
 }
 
-type Taken<F> = (F, Option<Rc<File>>, Rc<File>);
-
 impl LogKv {
-    /// Gives a batch its place: in the map, and in the log.
-    fn take(&self, batch: Batch) -> KvResult<Taken<impl Future<Output = Result<(), FilesError>> + use<>>> {
+    /// Gives a batch its place: in the map, and in the log. The future waits until the log takes more.
+    fn take(&self, batch: Batch) -> KvResult<LocalBoxFuture<'static, FilesResult<()>>> {
         self.0.running()?;
         let mut state = self.0.state.borrow_mut();
         let Some(log) = state.log.clone() else {
@@ -265,16 +275,25 @@ impl LogKv {
         };
         let record = record::frame(state.next, &batch.changes);
         state.next += 1;
-        state.log_bytes += record.len() as u64;
+        state.unsynced += record.len() as u64;
         state.apply(self.0.operators, &batch.changes);
-        let previous = state.previous.clone();
-        let grown = state.log_bytes > self.0.options.log_bytes.max(state.map_bytes);
+        let grown = state.log_bytes + state.unsynced > self.0.options.log_bytes.max(state.map_bytes);
         drop(state);
-        let appended = log.append(vec![record.into()]);
+        let mut appended = log.append(vec![record.into()]).boxed_local();
+        match (&mut appended).now_or_never() {
+            Some(Ok(())) => appended = std::future::ready(Ok(())).boxed_local(),
+            Some(Err(refused)) => {
+                // Later batches would lie behind a gap.
+                let error = files_error(refused);
+                self.0.stop(&error);
+                return Err(error);
+            }
+            None => {}
+        }
         if grown && !self.0.closing.get() && !self.0.compacting.replace(true) {
             let shared = self.0.clone();
             self.0.rt.spawn_detached(async move { shared.compact_beside().await });
         }
-        Ok((appended, previous, log))
+        Ok(appended)
     }
 }

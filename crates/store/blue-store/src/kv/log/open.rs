@@ -5,10 +5,11 @@
 //!   if their numbers go on. A record or a table that is there and fails its check is damage, and refuses the opening.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use shingle_runtime::Runtime;
 use shingle_zone_files::{FileKind, FilesErrorKind, ZoneFiles};
+use shingle_zone_kit::Joint;
 
 use super::super::{Change, KvError, KvErrorKind, KvResult, MergeOperator};
 use super::compact::CURRENT;
@@ -39,7 +40,11 @@ impl LogKv {
         let options = LogKvOptions { log_bytes: options.log_bytes.min(most) };
         let (state, rt) = (RefCell::new(State::default()), rt.clone());
         let (compacting, closing, compacted) = (Cell::new(false), Cell::new(false), tokio::sync::Notify::new());
-        let shared = Rc::new(Shared { rt, files, operators, options, state, compacting, compacted, closing });
+        let shared = Rc::new_cyclic(|this: &Weak<Shared>| {
+            let closed = || Err(KvError::new(KvErrorKind::Unavailable, "the store of metadata was closed"));
+            let syncs = Joint::of(this.clone(), Shared::sync, closed);
+            Shared { rt, files, operators, options, state, syncs, compacting, compacted, closing }
+        });
         let unusual = match shared.current().await? {
             Some(generation) => shared.load(generation).await?,
             None => true,
