@@ -344,7 +344,7 @@ impl Engine {
                 known.extend(key::parse_live(&key));
             }
         }
-        // What else is wrong has been told.
+        // All else that is wrong has been told.
         let mut again = Seen { gathered, ..Seen::default() };
         self.check_objects(&mut again).await?;
         self.check_shared(&mut again).await?;

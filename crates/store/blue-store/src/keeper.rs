@@ -73,14 +73,14 @@ impl Engine {
         Ok(false)
     }
 
-    /// Has deferred writes gathered. Where that fails, it is not tried again at once.
+    /// Has deferred writes gathered. A failure is followed by a rest.
     async fn flush_and_rest(self: Rc<Self>) {
         let flushed = self.flush_deferred().await;
         self.flushing.set(false);
         if let Err(error) = flushed {
             tracing::warn!(%error, "deferred writes stay in the metadata");
             self.state.borrow_mut().deferred_rest = true;
-            // Who rests keeps no store alive.
+            // A rest keeps no store alive.
             let (rt, engine) = (self.rt.clone(), Rc::downgrade(&self));
             drop(self);
             rt.sleep(DEFERRED_REST).await;

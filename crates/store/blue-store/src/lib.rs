@@ -28,6 +28,7 @@ mod ids;
 mod keeper;
 pub mod kv;
 mod layout;
+mod looked;
 mod map;
 mod object;
 mod open;

@@ -11,12 +11,12 @@ use shingle_zone_kit::{Lane, ZoneTable};
 use crate::blob::Blob;
 use crate::error::{BlueError, BlueResult};
 use crate::ids::{CollectionId, ObjectId};
+use crate::looked::Looked;
 use crate::object::Object;
 use crate::piece::Piece;
 use crate::sequence::Collection;
 use crate::stats::Counters;
 use crate::two_queue::TwoQueue;
-use crate::victims::Looked;
 
 /// The lane of copies; those behind it are for new data.
 pub(crate) const COPIES: usize = 0;

@@ -1,16 +1,14 @@
 //! The choice of the zone that is cleaned next. (Dissertation, section 5.7.1, ZonedCleaner.)
 //!
-//! A look at all zones is worth its time where a zone is found that is then copied. Where none is, that is remembered: the next look is at
-//! those zones alone that have changed since, for it comes with each transaction.
+//! A look at all zones is worth its time if a zone is found that is then copied. The answer that there is none is remembered: the next look,
+//! which comes with the next transaction, is at those zones alone that have changed since.
 //!
 //! # Invariants
 //! - BLU-VICTIM-1: a zone that has become worth cleaning is found at the next look, though only zones are looked at that have changed.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use shingle_base::ZoneId;
-use shingle_runtime::Instant;
 use shingle_zone_kit::{Status, Zone};
 
 use crate::engine::Engine;
@@ -22,30 +20,6 @@ const AGAIN: Duration = Duration::from_secs(3600);
 
 /// Time after which all zones are looked at again, for what only time has changed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-
-/// Knowledge of zones that are not worth cleaning.
-#[derive(Debug, Default)]
-pub(crate) struct Looked {
-    /// No zone had so many blocks to be won when all were looked at, and the time of that.
-    none: Option<(u64, Instant)>,
-    /// Zones that have changed since.
-    changed: BTreeSet<u32>,
-}
-
-impl Looked {
-    /// A zone may be worth more than it was.
-    pub(crate) fn note(&mut self, zone: u32) {
-        if self.none.is_some() {
-            self.changed.insert(zone);
-        }
-    }
-
-    /// Any zone may be.
-    pub(crate) fn note_all(&mut self) {
-        self.none = None;
-        self.changed.clear();
-    }
-}
 
 impl Engine {
     /// Blocks that have to be won by cleaning a zone now, and whether that is urgent; `None` if none is to be cleaned.

@@ -38,7 +38,7 @@ fn a_full_drive_is_not_looked_through_for_each_transaction() {
         assert_eq!(after.cleaned, before.cleaned, "nothing is worth it");
         let looked_at = after.zones_looked_at - before.zones_looked_at;
         assert!(looked_at < 10 * zones, "{looked_at} looks at {zones} zones, for 400 transactions");
-        // What is removed now makes zones worth it one by one.
+        // Removals make zones worth it one by one.
         for gone in (0..number).filter(|number| number % 5 > 1) {
             let mut transaction = Transaction::new();
             transaction.remove(&object(gone));

@@ -11,7 +11,7 @@ use shingle_blue_store::kv::{
 use shingle_runtime::Runtime;
 use shingle_zone_files::ZoneFiles;
 
-/// What is told and counted.
+/// Counts, and faults that are asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) gets: Cell<u64>,

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::super::Change;
-use super::Map;
 
 /// Bytes that the look at a key counts for, besides its own.
 const LOOK: usize = 32;
@@ -36,7 +35,7 @@ impl Snapshot {
     }
 
     /// The next keys, about so many bytes of them, out of what the map is now; and whether these are the last ones. (BLU-LOG-4)
-    pub(super) fn piece(&mut self, map: &Map, bytes: usize) -> (Vec<Change>, bool) {
+    pub(super) fn piece(&mut self, map: &BTreeMap<Bytes, Bytes>, bytes: usize) -> (Vec<Change>, bool) {
         let mut now = map.range::<Bytes, _>(&self.from..).peekable();
         let mut before = self.before.range::<Bytes, _>(&self.from..).peekable();
         let (mut piece, mut seen) = (Vec::new(), 0);
@@ -70,6 +69,7 @@ impl Snapshot {
 mod tests {
     use shingle_sim::{Random, seeds};
 
+    use super::super::Map;
     use super::*;
 
     /// BLU-LOG-4.
