@@ -279,15 +279,22 @@ impl ZoneFiles {
         self.engine.drive.layout.data_zones.clone()
     }
 
+    /// Bytes that can still be written, once zones are cleaned: the figure of [`stats`](Self::stats) by itself, for one who asks often.
+    pub fn free_bytes(&self) -> u64 {
+        let state = self.engine.state.borrow();
+        let zones = state.zones.iter().filter(|(_, zone)| !zone.broken);
+        let (usable, live) = zones.fold((0, 0), |(usable, live), (_, zone)| (usable + 1, live + zone.live));
+        let room = u64::saturating_sub(usable, KEPT_FREE).saturating_mul(self.engine.drive.layout.zone_bytes());
+        room.saturating_sub(Blocks(live).bytes())
+    }
+
     /// The files in numbers.
     pub fn stats(&self) -> FilesStats {
         let state = self.engine.state.borrow();
         let zones = || state.zones.iter().map(|(_, zone)| zone);
         let (files, directories) = state.tree.counts();
         let zone_bytes = self.engine.drive.layout.zone_bytes();
-        let usable = zones().filter(|zone| !zone.broken).count() as u64;
         let live = state.zones.live();
-        let kept = Blocks(zones().filter(|zone| !zone.broken).map(|zone| zone.live).sum()).bytes();
         FilesStats {
             counters: state.counters,
             files,
@@ -295,7 +302,7 @@ impl ZoneFiles {
             extents: state.extents,
             capacity_bytes: zones().count() as u64 * zone_bytes,
             live_bytes: Blocks(live).bytes(),
-            free_bytes: usable.saturating_sub(KEPT_FREE).saturating_mul(zone_bytes).saturating_sub(kept),
+            free_bytes: self.free_bytes(),
             zones: zones().count() as u32,
             zones_free: state.zones.free(),
             zones_open: state.zones.open_zones().len() as u32,

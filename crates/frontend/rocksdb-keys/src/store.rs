@@ -48,7 +48,7 @@ impl RocksKeys {
     }
 }
 
-/// Options that also open stores whose metadata are in RocksDB: a quarter of the cache is for its tables.
+/// Options that also open stores whose metadata are in RocksDB: its tables get a quarter of the cache's bytes on top of it.
 pub fn with_rocksdb(options: Options) -> Options {
     let keys = RocksKeys { cache_bytes: options.cache_bytes / 4, file: None };
     Options { rocksdb: Some(Rc::new(keys)), ..options }
@@ -187,7 +187,7 @@ impl KeyValue for RocksKv {
 
     fn room(&self) -> u64 {
         // A key is written to the log, then to a table; deletions need room, too, before they give any back.
-        self.files.stats().free_bytes.saturating_sub(WORKING_TABLES * self.table_bytes) / 2
+        self.files.free_bytes().saturating_sub(WORKING_TABLES * self.table_bytes) / 2
     }
 
     fn close(&self) -> KvFuture<'_, ()> {

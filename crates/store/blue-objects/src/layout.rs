@@ -31,6 +31,11 @@ impl Layout {
         Some(())
     }
 
+    /// Number of blobs.
+    pub(crate) fn blobs(&self) -> usize {
+        self.blobs.len()
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.blobs.last().map_or(0, |(_, end)| *end)
     }

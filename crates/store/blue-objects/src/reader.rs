@@ -26,10 +26,10 @@ impl Reader {
         client: Client<Core>,
         bucket: String,
         info: ObjectInfo,
-        layout: Layout,
+        layout: Arc<Layout>,
         open: Option<Open>,
     ) -> Self {
-        Self { client, bucket, info, layout: Arc::new(layout), _open: open }
+        Self { client, bucket, info, layout, _open: open }
     }
 }
 

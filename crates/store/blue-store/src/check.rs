@@ -1,5 +1,8 @@
 //! Checks: metadata are held against each other and against the drive, and all data are read. And a look at what there is.
 //!
+//! The metadata need not fit in memory: they are gone through page by page, and of holders in zones there are sums. Only where those of a zone
+//! differ, its holders are gathered in another pass.
+//!
 //! A check of the metadata notes the changes that would mend them, for a [repair](crate::repair): what it finds of the objects that can be
 //! used is what zones, shared blobs and lists of holders have to say, once all others are gone.
 
@@ -21,6 +24,7 @@ use crate::ids::ObjectId;
 use crate::kv::{Batch, Order};
 use crate::map::needed_by_blob;
 use crate::open::shown;
+use crate::scan::{Numbers, Prints};
 use crate::txn::Shards;
 
 /// Something that is not as it has to be.
@@ -57,6 +61,9 @@ pub struct ZoneDump {
     pub broken: bool,
 }
 
+/// Holders in zones.
+type Holders = BTreeSet<(u32, Holder)>;
+
 /// Sums of what the metadata of objects say.
 #[derive(Default)]
 pub(crate) struct Seen {
@@ -68,12 +75,15 @@ pub(crate) struct Seen {
     /// Something could not be looked at.
     pub(crate) failed: Option<BlueError>,
     /// Numbers of objects: of all, and of those that can be used.
-    numbers: BTreeSet<u64>,
-    usable: BTreeSet<u64>,
+    numbers: Numbers,
+    usable: Numbers,
     /// Live blocks in each zone.
     live: BTreeMap<u32, u64>,
-    /// Holders in each zone.
-    held: BTreeSet<(u32, Holder)>,
+    /// Holders in each zone, by their sums.
+    prints: Prints,
+    /// Zones whose holders are gathered, and these.
+    gathered: BTreeSet<u32>,
+    held: Holders,
     /// Blocks that holders need of each shared blob, one by one.
     needed: BTreeMap<u64, (Rc<Blob>, Vec<Ranges>)>,
     deferred: BTreeSet<u64>,
@@ -93,10 +103,20 @@ impl Seen {
         self.damage.push(Damage { place: shown(holder), object, text });
     }
 
-    fn places(&mut self, holder: &Holder, blob: &Blob) {
-        for place in &blob.state.borrow().places {
-            *self.live.entry(place.zone).or_default() += u64::from(place.count);
-            self.held.insert((place.zone, holder.clone()));
+    /// Blobs that a holder has for itself.
+    fn holds<'b>(&mut self, holder: &Holder, blobs: impl IntoIterator<Item = &'b Rc<Blob>>) {
+        let mut zones = BTreeSet::new();
+        for blob in blobs {
+            for place in &blob.state.borrow().places {
+                *self.live.entry(place.zone).or_default() += u64::from(place.count);
+                zones.insert(place.zone);
+            }
+        }
+        for zone in zones {
+            self.prints.expect(zone, &key::live(zone, holder));
+            if self.gathered.contains(&zone) {
+                self.held.insert((zone, holder.clone()));
+            }
         }
     }
 }
@@ -116,7 +136,7 @@ impl Engine {
         mut progress: impl FnMut(u64, u64),
     ) -> BlueResult<Vec<Damage>> {
         let mut seen = Seen::default();
-        let ids = {
+        let all = {
             let _turn = self.locks.exclusive(b"collections".to_vec()).await;
             let collections: Vec<_> = self.state.borrow().collections.values().cloned().collect();
             // Memory and metadata agree as long as nothing happens.
@@ -124,20 +144,32 @@ impl Engine {
             self.check_metadata(&mut seen).await?
         };
         if deep {
-            let (mut done, all) = (0, ids.iter().map(|(_, size)| size).sum());
-            for (id, size) in &ids {
-                self.check_data(&mut seen, id, |bytes| progress(done + bytes.min(*size), all)).await;
+            let (mut done, mut pages) = (0, self.pages(key::all_of(space::OBJECT)));
+            while let Some((key, value)) = pages.next().await? {
+                let Some(id) = key::parse_object(&key) else { continue };
+                let size = object::decode(&value).map_or(0, |(head, _)| u64::from(head.size));
+                // Objects come and go meanwhile.
+                self.check_data(&mut seen, &id, |bytes| progress(all.min(done + bytes.min(size)), all)).await;
                 done += size;
             }
         }
         Ok(seen.damage)
     }
 
-    /// Returns the objects and their sizes.
-    pub(crate) async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<Vec<(ObjectId, u64)>> {
-        let (from, to) = key::all_of(space::OBJECT);
-        let mut ids = Vec::new();
-        for (key, value) in self.scan_all(from, to).await? {
+    /// Returns the bytes of all objects.
+    pub(crate) async fn check_metadata(&self, seen: &mut Seen) -> BlueResult<u64> {
+        let bytes = self.check_objects(seen).await?;
+        self.check_strays(seen).await?;
+        self.check_shared(seen).await?;
+        self.check_deferred(seen).await?;
+        self.check_zones(seen).await?;
+        Ok(bytes)
+    }
+
+    /// Objects and their shards. Returns the bytes of all.
+    async fn check_objects(&self, seen: &mut Seen) -> BlueResult<u64> {
+        let (mut bytes, mut pages) = (0, self.pages(key::all_of(space::OBJECT)));
+        while let Some((key, value)) = pages.next().await? {
             let Some(id) = key::parse_object(&key) else {
                 seen.add("metadata", "a key of an object makes no sense");
                 seen.mend.delete(key);
@@ -150,30 +182,26 @@ impl Engine {
             if self.state.borrow().collection_of(id.pool, id.hash).is_none() {
                 seen.add_of(&id, "no collection has it");
             }
-            let size = match self.check_object(seen, &id).await {
+            match self.check_object(seen, &id).await {
                 Ok(size) => {
-                    seen.usable.extend(number);
-                    size
+                    if let Some(number) = number {
+                        seen.usable.insert(number);
+                    }
+                    bytes += size;
                 }
                 Err(error) => {
                     seen.add_of(&id, error.to_string());
                     match error.kind {
                         BlueErrorKind::Corrupt => {
                             seen.mend.delete(key);
-                            seen.unusable.push(id.clone());
+                            seen.unusable.push(id);
                         }
                         _ => drop(seen.failed.get_or_insert(error)),
                     }
-                    0
                 }
-            };
-            ids.push((id, size));
+            }
         }
-        self.check_strays(seen).await?;
-        self.check_shared(seen).await?;
-        self.check_deferred(seen).await?;
-        self.check_zones(seen).await?;
-        Ok(ids)
+        Ok(bytes)
     }
 
     /// Reads all data of an object, which may have gone meanwhile.
@@ -205,6 +233,7 @@ impl Engine {
             if extents.iter().any(|extent| extent.end() > size) {
                 seen.add_of(id, "it has bytes behind its end");
             }
+            let mut own = Vec::new();
             for (blob, needed) in needed_by_blob(&extents) {
                 let (shared, deferred) = (blob.state.borrow().shared, blob.state.borrow().deferred);
                 if !is_covered(&blob, &needed) {
@@ -213,28 +242,30 @@ impl Engine {
                 seen.deferred.extend(deferred);
                 match shared {
                     Some(number) => seen.needed.entry(number).or_insert_with(|| (blob, Vec::new())).1.push(needed),
-                    None => seen.places(&Holder::Object(id.clone(), shard), &blob),
+                    None => own.push(blob),
                 }
             }
+            seen.holds(&Holder::Object(id.clone(), shard), &own);
         }
         Ok(u64::from(size))
     }
 
     /// Shards and omaps belong to objects.
     async fn check_strays(&self, seen: &mut Seen) -> BlueResult<()> {
-        let (from, to) = key::all_of(space::SHARD);
-        let shards = self.scan_all(from, to).await?.into_iter();
-        let shards = shards.map(|(key, _)| (key::parse_shard(&key).map(|(of, _)| of), key));
-        let (from, to) = key::all_of(space::OMAP);
-        let omaps = self.scan_all(from, to).await?.into_iter();
-        let omaps = omaps.map(|(key, _)| (key::parse_omap(&key).map(|(of, _)| of), key));
-        let mut stray = BTreeSet::new();
-        for (of, key) in shards.chain(omaps) {
-            if of.is_none_or(|of| !seen.usable.contains(&of)) {
-                seen.mend.delete(key);
-            }
-            if of.is_none_or(|of| !seen.numbers.contains(&of)) {
-                stray.insert(of);
+        let mut stray: BTreeSet<Option<u64>> = BTreeSet::new();
+        for space in [space::SHARD, space::OMAP] {
+            let mut pages = self.pages(key::all_of(space));
+            while let Some((key, _)) = pages.next().await? {
+                let of = match space {
+                    space::SHARD => key::parse_shard(&key).map(|(of, _)| of),
+                    _ => key::parse_omap(&key).map(|(of, _)| of),
+                };
+                if of.is_none_or(|of| !seen.usable.contains(&of)) {
+                    seen.mend.delete(key);
+                }
+                if of.is_none_or(|of| !seen.numbers.contains(&of)) {
+                    stray.insert(of);
+                }
             }
         }
         for of in stray {
@@ -245,8 +276,8 @@ impl Engine {
 
     /// Counts of references are those of the holders.
     async fn check_shared(&self, seen: &mut Seen) -> BlueResult<()> {
-        let (from, to) = key::all_of(space::SHARED);
-        for (key, value) in self.scan_all(from, to).await? {
+        let mut pages = self.pages(key::all_of(space::SHARED));
+        while let Some((key, value)) = pages.next().await? {
             let number = key::parse_shared(&key);
             let Some((number, blob)) = number.and_then(|number| Some((number, values::decode_shared(number, &value)?)))
             else {
@@ -272,7 +303,7 @@ impl Engine {
             if !is_covered(&blob, &used) {
                 seen.add(&who, UNCOVERED);
             }
-            seen.places(&Holder::Shared(number), &blob);
+            seen.holds(&Holder::Shared(number), [&Rc::new(blob)]);
         }
         for number in std::mem::take(&mut seen.needed).into_keys() {
             seen.add(format!("shared blob {number}"), "it has holders, and is not there");
@@ -281,8 +312,8 @@ impl Engine {
     }
 
     async fn check_deferred(&self, seen: &mut Seen) -> BlueResult<()> {
-        let (from, to) = key::all_of(space::DEFERRED);
-        for (key, _) in self.scan_all(from, to).await? {
+        let mut pages = self.pages(key::all_of(space::DEFERRED));
+        while let Some((key, _)) = pages.next().await? {
             let number = key::parse_deferred(&key);
             if !number.is_some_and(|number| seen.deferred.remove(&number)) {
                 seen.add("metadata", format!("deferred write {number:?} belongs to nobody"));
@@ -295,12 +326,34 @@ impl Engine {
         Ok(())
     }
 
+    /// Holders in zones by the objects, and by namespace `G`: of those zones alone in which they are not the same.
+    async fn differing_holders(&self, seen: &mut Seen) -> BlueResult<(Holders, Holders)> {
+        let mut pages = self.pages(key::all_of(space::LIVE));
+        while let Some((key, _)) = pages.next().await? {
+            if let Some((zone, _)) = key::parse_live(&key) {
+                seen.prints.find(zone, &key);
+            }
+        }
+        let (gathered, mut known) = (seen.prints.differ(), Holders::new());
+        if gathered.is_empty() {
+            return Ok((Holders::new(), known));
+        }
+        for zone in &gathered {
+            let mut pages = self.pages(key::live_in(*zone));
+            while let Some((key, _)) = pages.next().await? {
+                known.extend(key::parse_live(&key));
+            }
+        }
+        // All else that is wrong has been told.
+        let mut again = Seen { gathered, ..Seen::default() };
+        self.check_objects(&mut again).await?;
+        self.check_shared(&mut again).await?;
+        Ok((again.held, known))
+    }
+
     /// Live blocks and holders of zones are those of the objects; and the drive has them.
     async fn check_zones(&self, seen: &mut Seen) -> BlueResult<()> {
-        let (from, to) = key::all_of(space::LIVE);
-        let keys = self.scan_all(from, to).await?;
-        let known: BTreeSet<(u32, Holder)> = keys.iter().filter_map(|(key, _)| key::parse_live(key)).collect();
-        let held = std::mem::take(&mut seen.held);
+        let (held, known) = self.differing_holders(seen).await?;
         for (zone, holder) in held.difference(&known) {
             seen.add_holder(holder, format!("the metadata do not say that it has blocks in data zone {zone}"));
             seen.mend.put(key::live(*zone, holder), Vec::new());
@@ -310,8 +363,8 @@ impl Engine {
             seen.add_holder(holder, text);
             seen.mend.delete(key::live(*zone, holder));
         }
-        let (from, to) = key::all_of(space::ZONE);
-        for (key, value) in self.scan_all(from, to).await? {
+        let mut pages = self.pages(key::all_of(space::ZONE));
+        while let Some((key, value)) = pages.next().await? {
             let Some((zone, value)) = key::parse_zone(&key).zip(ZoneValue::decode(&value)) else {
                 seen.add("metadata", "a zone makes no sense");
                 continue;

@@ -5,14 +5,14 @@
 //! blocks that are needed still are kept.
 //!
 //! # Invariants
-//! - BLU-CLEAN-1: metadata name copies when those are durable; blocks that cannot be read stay where they are.
+//! - BLU-CLEAN-1: metadata name copies when those are durable; blocks that cannot be read stay where they are, and so do those that twice
+//!   were not what was written: the drive may still have them whole, and a copy of a bad read never takes the place of good bytes.
 //! - BLU-CLEAN-2: a shared blob is moved once, whoever shares it.
 
 use std::rc::Rc;
 
 use futures_util::future::join_all;
 use shingle_base::{BLOCK_SIZE, ZoneId};
-use shingle_zone_kit::Zone;
 
 use crate::blob::ranges::Ranges;
 use crate::blob::{Blob, Place};
@@ -22,10 +22,10 @@ use crate::error::{BlueErrorKind, BlueResult};
 use crate::format::key::{self, Holder};
 use crate::map::needed_by_blob;
 use crate::object::Object;
-use crate::options::Victims;
+use crate::open::shown;
 use crate::piece::Group;
 use crate::relocate::Move;
-use crate::state::{COPIES, Own, RESERVE};
+use crate::state::COPIES;
 use crate::txn::Shards;
 
 /// Bytes that are copied before their holders are told.
@@ -35,35 +35,6 @@ const ROUND: u64 = 8 << 20;
 type Told = ((u64, u32), Move);
 
 impl Engine {
-    /// The zone to be cleaned next, if any is to be cleaned now, and whether that is urgent.
-    pub(crate) fn victim(&self) -> Option<(u32, bool)> {
-        let state = self.state.borrow();
-        let all = state.epochs.len() as f64;
-        let waits = state.waiters > 0 || state.lanes.iter().any(|lane| lane.own.waits);
-        let free = state.zones.free();
-        let zone_blocks = u64::from(self.drive.layout.zone_blocks);
-        let (least, urgent) = match () {
-            () if waits => (1, true),
-            () if free <= RESERVE + 1 => (zone_blocks / 8, true),
-            () if 1.0 - f64::from(free) / all >= self.options.clean_at => (zone_blocks / 3, false),
-            () => return None,
-        };
-        let gain = |zone: &Zone<Own>| zone_blocks.saturating_sub(zone.live);
-        let candidates = state.zones.candidates();
-        let worth =
-            candidates.filter(|(_, zone)| zone.own.pending == 0 && !zone.own.passed && gain(zone) >= least.max(1));
-        let opened = state.zones.opened();
-        let score = |zone: &Zone<Own>| match self.options.victims {
-            Victims::Greedy => gain(zone) as f64,
-            Victims::CostBenefit => {
-                let age = (opened - zone.order.min(opened) + 1) as f64;
-                gain(zone) as f64 / (zone_blocks + zone.live) as f64 * age.sqrt()
-            }
-        };
-        let best = worth.max_by(|(_, one), (_, other)| score(one).total_cmp(&score(other)));
-        best.map(|(zone, _)| (zone.0, urgent))
-    }
-
     /// Moves what lives in a zone elsewhere.
     pub(crate) async fn clean(self: &Rc<Self>, zone: u32) -> BlueResult<()> {
         let (from, to) = key::live_in(zone);
@@ -79,7 +50,9 @@ impl Engine {
                 // Its blocks stay, and so does the zone. (BLU-CLEAN-1)
                 Err(error) if error.kind != BlueErrorKind::Unavailable => {
                     tracing::warn!(zone, %error, "some of what lives in a zone cannot be read");
-                    self.state.borrow_mut().zones.note_stuck(ZoneId(zone));
+                    if let Some(own) = self.state.borrow_mut().zones.own_mut(ZoneId(zone)) {
+                        own.hurt = Some(self.rt.now());
+                    }
                 }
                 Err(error) => moved = Err(error),
             }
@@ -113,23 +86,25 @@ impl Engine {
         holder: Holder,
         group: &Rc<Group>,
     ) -> (Option<Told>, BlueResult<()>) {
-        let (blobs, shard, owner) = match self.blobs_of(holder).await {
+        let who = || shown(&holder);
+        let (blobs, shard, owner) = match self.blobs_of(&holder).await {
             Ok(found) => found,
             Err(error) => return (None, Err(error)),
         };
         let (mut moves, mut result) = (Vec::new(), Ok(()));
         for blob in blobs {
-            let copied = self.copy_blob(zone, &blob, group, &mut moves).await;
+            let copied = self.copy_blob(zone, &who, &blob, group, &mut moves).await;
             result = result.and(copied);
         }
         ((!moves.is_empty()).then_some((owner, Move { shard, moves })), result)
     }
 
     /// Blobs of a holder, its shard, and pool and hash of its objects.
-    async fn blobs_of(&self, holder: Holder) -> BlueResult<(Vec<Rc<Blob>>, Option<(Rc<Object>, u32)>, (u64, u32))> {
+    async fn blobs_of(&self, holder: &Holder) -> BlueResult<(Vec<Rc<Blob>>, Option<(Rc<Object>, u32)>, (u64, u32))> {
         match holder {
             Holder::Object(id, shard) => {
-                let object = self.object(&id, Shards::Some(shard..shard + 1)).await?;
+                let shard = *shard;
+                let object = self.object(id, Shards::Some(shard..shard + 1)).await?;
                 let known = object.state.borrow().knows(shard);
                 let extents = if known { object.state.borrow().extents(shard) } else { Rc::default() };
                 // A shared blob has a key of its own. (BLU-CLEAN-2)
@@ -138,17 +113,18 @@ impl Engine {
                 Ok((blobs, Some((object, shard)), (id.pool, id.hash)))
             }
             Holder::Shared(number) => {
-                let blob = self.shared_blob(number).await?;
+                let blob = self.shared_blob(*number).await?;
                 let owner = blob.state.borrow().owner;
                 Ok((vec![blob], None, owner))
             }
         }
     }
 
-    /// Has a blob's blocks in a zone copied.
+    /// Has a blob's blocks in a zone copied, those that can be read as they were written. (BLU-CLEAN-1)
     async fn copy_blob(
         self: &Rc<Self>,
         zone: u32,
+        who: &dyn Fn() -> String,
         blob: &Rc<Blob>,
         group: &Rc<Group>,
         moves: &mut Vec<Moved>,
@@ -156,15 +132,26 @@ impl Engine {
         let here: Vec<Place> = blob.state.borrow().places.iter().filter(|place| place.zone == zone).copied().collect();
         // Units are read as a whole, for their checks; blocks of them that are in other zones stay there.
         let units: Ranges = here.iter().map(|place| blob.units(&place.range())).collect();
-        for range in units.iter() {
+        let (mut left, mut result) = (units.iter().collect::<Vec<_>>(), Ok(()));
+        while let Some(range) = left.pop() {
             let blocked = self.state.borrow().blocked(blob, range.clone());
             // A transaction has let some of it go meanwhile, and the rest is for the next time.
             let Some(blocked) = blocked else { continue };
-            let data = self.read_blocks(&blocked).await?;
-            if let Some(bad) = blob.first_bad(range.start, &data) {
-                // Its readers are told, at the new place as at the old one.
-                tracing::warn!(zone, block = bad, "bytes that are copied are not those that were written");
-            }
+            let data = match self.read_units(who, blob, &blocked).await {
+                Ok(data) => data,
+                Err(error) if error.kind == BlueErrorKind::Unavailable => return Err(error),
+                Err(error) => {
+                    let unit = 1 << blob.unit_shift;
+                    match range.end - range.start > unit {
+                        // The others are moved.
+                        true => {
+                            left.extend(range.clone().step_by(unit as usize).map(|at| at..range.end.min(at + unit)))
+                        }
+                        false => result = result.and(Err(error)),
+                    }
+                    continue;
+                }
+            };
             for place in here.iter().filter_map(|place| place.part(&range)) {
                 let start = (place.at - range.start) as usize * BLOCK_SIZE;
                 let part = data.slice(start..start + place.count as usize * BLOCK_SIZE);
@@ -172,7 +159,7 @@ impl Engine {
                 moves.push(Moved { blob: blob.clone(), writing });
             }
         }
-        Ok(())
+        result
     }
 
     /// Tells holders of their new places, once the copies are durable. (BLU-CLEAN-1)
@@ -194,6 +181,7 @@ impl Engine {
         for place in moves.flat_map(Moved::places) {
             let zone = ZoneId(place.zone);
             state.zones.take_live(zone, u64::from(place.count));
+            state.looked.note(zone.0);
             if let Some(own) = state.zones.own_mut(zone) {
                 own.pending -= place.count;
             }

@@ -6,6 +6,7 @@
 
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::future::select;
 use shingle_base::ZoneId;
@@ -17,6 +18,9 @@ use crate::format::key;
 use crate::format::zone::ZoneValue;
 use crate::kv::Batch;
 use crate::state::COPIES;
+
+/// Time after which deferred writes are gathered again, where that failed.
+const DEFERRED_REST: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Works until the store is closed or stops.
@@ -34,17 +38,11 @@ impl Engine {
         }
         let flushes = {
             let state = self.state.borrow();
-            state.deferred_bytes >= self.options.deferred_bytes && !state.deferred.is_empty() && !state.full
+            let ready = state.deferred_bytes >= self.options.deferred_bytes && !state.deferred.is_empty();
+            ready && !state.deferred_rest && !state.full
         };
         if flushes && !self.flushing.replace(true) {
-            let engine = self.clone();
-            self.rt.spawn_detached(async move {
-                if let Err(error) = engine.flush_deferred().await {
-                    tracing::warn!(%error, "deferred writes stay in the metadata");
-                }
-                engine.flushing.set(false);
-                engine.keeper.wake();
-            });
+            self.rt.spawn_detached(self.clone().flush_and_rest());
         }
         if let Some((victim, urgent)) = self.victim() {
             let begun = self.rt.now();
@@ -57,14 +55,13 @@ impl Engine {
             }
             return Ok(true);
         }
-        let (waits, pending) = {
+        let pending = {
             let state = self.state.borrow();
-            let lanes = state.lanes.iter().any(|lane| lane.own.waits);
-            (state.waiters > 0 || lanes, state.under_way > 0 || state.unsettled())
+            if state.waiters == 0 && !state.lanes.iter().any(|lane| lane.own.waits) {
+                return Ok(false);
+            }
+            state.under_way > 0 || state.unsettled()
         };
-        if !waits {
-            return Ok(false);
-        }
         if let Some((lane, zone)) = self.idle_zone_with_garbage() {
             self.leave(lane, zone).await?;
             return Ok(true);
@@ -74,6 +71,25 @@ impl Engine {
             self.wakes.room.notify_waiters();
         }
         Ok(false)
+    }
+
+    /// Has deferred writes gathered. A failure is followed by a rest.
+    async fn flush_and_rest(self: Rc<Self>) {
+        let flushed = self.flush_deferred().await;
+        self.flushing.set(false);
+        if let Err(error) = flushed {
+            tracing::warn!(%error, "deferred writes stay in the metadata");
+            self.state.borrow_mut().deferred_rest = true;
+            // A rest keeps no store alive.
+            let (rt, engine) = (self.rt.clone(), Rc::downgrade(&self));
+            drop(self);
+            rt.sleep(DEFERRED_REST).await;
+            let Some(engine) = engine.upgrade() else { return };
+            engine.state.borrow_mut().deferred_rest = false;
+            engine.keeper.wake();
+        } else {
+            self.keeper.wake();
+        }
     }
 
     /// Frees the zones in which nothing lives (BLU-RESET-1). False if there is none.
@@ -101,6 +117,7 @@ impl Engine {
             let mut state = self.state.borrow_mut();
             state.zones.add_free(zone, !clean);
             state.zones.all_own_mut().for_each(|own| own.passed = false);
+            state.looked.note_all();
             state.counters.freed += 1;
             state.full = false;
             drop(state);

@@ -11,7 +11,7 @@
 //! # Invariants
 //! Each module states its own: BLU-HASH and BLU-KEY of names, BLU-KV and BLU-LOG of the metadata, BLU-BLOB, BLU-MAP, BLU-PACK and BLU-CHECK of
 //! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-LOAD, BLU-COMMIT, BLU-PASS and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
-//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-MEND of repairs, BLU-CACHE of memory.
+//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-MEND of repairs, BLU-CACHE of memory.
 
 mod blob;
 mod change;
@@ -28,6 +28,7 @@ mod ids;
 mod keeper;
 pub mod kv;
 mod layout;
+mod looked;
 mod map;
 mod object;
 mod open;
@@ -37,6 +38,7 @@ mod piece;
 mod read;
 mod relocate;
 mod repair;
+mod scan;
 mod sequence;
 mod state;
 mod stats;
@@ -44,6 +46,7 @@ mod store;
 mod transaction;
 mod two_queue;
 mod txn;
+mod victims;
 mod write;
 
 pub use check::{Damage, ZoneDump};

@@ -62,7 +62,7 @@ pub struct Options {
     pub victims: Victims,
     /// Cleaning begins when this share of the zones is in use. (Section 5.7.1: 0.8.)
     pub clean_at: f64,
-    /// Bytes of memory for data and metadata that were used.
+    /// Bytes of memory for what was used last: a quarter of it for objects, the rest for data. The store of metadata has memory of its own.
     pub cache_bytes: u64,
     /// Bytes of deferred writes before they are gathered and written to zones.
     pub deferred_bytes: u64,

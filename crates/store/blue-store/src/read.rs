@@ -2,7 +2,8 @@
 //! are verified.
 //!
 //! # Invariants
-//! - BLU-READ-1: bytes from the drive are returned only if the check of their unit holds.
+//! - BLU-READ-1: bytes from the drive are returned only if the check of their unit holds. They are read once more where it does not: they may
+//!   have been spoilt on the way.
 //! - BLU-READ-2: a read sees every transaction that has completed before it; the places of all of its bytes are found in one step, and are
 //!   not reset before it ends.
 
@@ -144,15 +145,12 @@ impl Engine {
         let (first, stored) = match source {
             Source::Memory(first, bytes) => (first, bytes),
             Source::Drive(blocked) => {
-                let stored = self.read_blocks(&blocked).await?;
-                if let Some(bad) = blob.first_bad(blocked.range.start, &stored) {
-                    return Err(corrupt(id, &blob, bad));
-                }
+                let stored = self.read_units(&|| format!("object {id}"), &blob, &blocked).await?;
                 self.state.borrow_mut().keep_data(&blob, blocked.range.start, &stored);
                 (blocked.range.start, stored)
             }
         };
-        let corrupt = || corrupt(id, &blob, first);
+        let corrupt = || corrupt(&format!("object {id}"), &blob, first);
         let bytes = match blob.packing {
             Packing::Plain => {
                 let (from, end) = (content.start - first * BLOCK, content.end - first * BLOCK);
@@ -167,8 +165,24 @@ impl Engine {
         Ok((to, bytes.ok_or_else(corrupt)?))
     }
 
+    /// Reads units of a blob, which hold their checks. (BLU-READ-1)
+    pub(crate) async fn read_units(
+        &self,
+        who: &dyn Fn() -> String,
+        blob: &Blob,
+        blocked: &Blocked,
+    ) -> BlueResult<Bytes> {
+        let first = blocked.range.start;
+        let read = self.read_blocks(blocked).await?;
+        if blob.first_bad(first, &read).is_none() {
+            return Ok(read);
+        }
+        let again = self.read_blocks(blocked).await?;
+        blob.first_bad(first, &again).map_or(Ok(again), |bad| Err(corrupt(&who(), blob, bad)))
+    }
+
     /// Reads blocks, whose checks are another matter.
-    pub(crate) async fn read_blocks(&self, blocked: &Blocked) -> BlueResult<Bytes> {
+    async fn read_blocks(&self, blocked: &Blocked) -> BlueResult<Bytes> {
         let commands = blocked.places.iter().flat_map(|place| {
             let steps = (0..place.count).step_by(COMMAND_BLOCKS as usize);
             steps.map(move |step| (place.zone, place.block + step, COMMAND_BLOCKS.min(place.count - step)))
@@ -190,8 +204,8 @@ impl Engine {
     }
 }
 
-fn corrupt(id: &ObjectId, blob: &Blob, block: u32) -> BlueError {
+fn corrupt(who: &str, blob: &Blob, block: u32) -> BlueError {
     let place = blob.places(&(block..block + 1)).and_then(|places| places.first().copied());
     let place = place.map_or(String::new(), |place| format!(" in data zone {} at block {}", place.zone, place.block));
-    BlueError::new(BlueErrorKind::Corrupt, format!("bytes of object {id}{place} are not those that were written"))
+    BlueError::new(BlueErrorKind::Corrupt, format!("bytes of {who}{place} are not those that were written"))
 }

@@ -5,11 +5,13 @@ use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
+use shingle_runtime::Instant;
 use shingle_zone_kit::{Lane, ZoneTable};
 
 use crate::blob::Blob;
 use crate::error::{BlueError, BlueResult};
 use crate::ids::{CollectionId, ObjectId};
+use crate::looked::Looked;
 use crate::object::Object;
 use crate::piece::Piece;
 use crate::sequence::Collection;
@@ -29,6 +31,8 @@ pub(crate) struct Own {
     pub(crate) pending: u32,
     /// The cleaner could not empty it the last time.
     pub(crate) passed: bool,
+    /// The last time at which some of its bytes could not be read.
+    pub(crate) hurt: Option<Instant>,
 }
 
 /// Additions of the store to a lane.
@@ -53,6 +57,7 @@ pub(crate) struct State {
     pub(crate) waiters: u32,
     /// No zone is free, and none can be won.
     pub(crate) full: bool,
+    pub(crate) looked: Looked,
     pub(crate) collections: BTreeMap<CollectionId, Rc<Collection>>,
     pub(crate) objects: TwoQueue<ObjectId, Rc<Object>>,
     pub(crate) data: TwoQueue<CacheKey, Bytes>,
@@ -64,6 +69,8 @@ pub(crate) struct State {
     /// Shards with deferred writes, and bytes of those.
     pub(crate) deferred: BTreeSet<(ObjectId, u32)>,
     pub(crate) deferred_bytes: u64,
+    /// They could not be gathered, which is tried again later.
+    pub(crate) deferred_rest: bool,
     /// Transactions that were applied, and are not durable yet.
     pub(crate) under_way: u64,
     /// Bytes of theirs.
@@ -137,6 +144,7 @@ impl State {
     pub(crate) fn take_live(&mut self, zone: u32, blocks: u64) {
         self.zones.take_live(ZoneId(zone), blocks);
         self.zones.hold(ZoneId(zone));
+        self.looked.note(zone);
         self.full &= blocks == 0;
     }
 }

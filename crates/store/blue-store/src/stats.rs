@@ -25,6 +25,8 @@ pub struct Counters {
     pub cleaned: u64,
     /// Zones that became free.
     pub freed: u64,
+    /// Zones that were looked at to choose one that is emptied.
+    pub zones_looked_at: u64,
 }
 
 /// A store in numbers.

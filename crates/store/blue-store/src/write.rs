@@ -329,6 +329,7 @@ impl Writer for Engine {
             }
             state.lanes[lane].zone = None;
             state.zones.close(zone);
+            state.looked.note(zone.0);
             state.zones.get(zone).copied()
         };
         self.keeper.wake();

@@ -19,7 +19,7 @@ pub struct BlueConfig {
     /// Compression of new bytes.
     #[serde(default)]
     pub compression: Packing,
-    /// Memory for its metadata and data that were used, in bytes.
+    /// Memory for objects and data that were used, in bytes. Metadata in a log are in memory beside it; RocksDB's get a quarter on top.
     #[serde(default, deserialize_with = "maybe_size")]
     pub cache: Option<u64>,
 }

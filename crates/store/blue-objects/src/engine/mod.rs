@@ -11,6 +11,7 @@ mod catalog;
 mod change;
 mod counting;
 mod doomed;
+mod layouts;
 mod listing;
 mod objects;
 mod pins;
@@ -33,6 +34,7 @@ use shingle_runtime::owner::Closing;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult, StoreUsage};
 
 use self::doomed::Purge;
+use self::layouts::Layouts;
 use self::pins::Pins;
 use self::tally::Tally;
 use self::writers::Writers;
@@ -58,6 +60,7 @@ pub(crate) struct Core {
     numbers: RefCell<BTreeMap<String, u64>>,
     writers: Writers,
     pins: Pins,
+    layouts: Layouts,
     purge: Purge,
     tally: Tally,
     /// Number of this opening; zero if it is for reading alone.

@@ -58,6 +58,7 @@ impl Core {
         // A reader that has looked their name up before it went, and has not pinned them yet, waits and looks again.
         let _going = self.pins.going(held.number());
         if let Held::Upload(id) = held {
+            self.layouts.forget(id);
             self.remove_parts(id).await?;
         }
         let mut change = self.change();

@@ -1,6 +1,7 @@
 //! Opening objects, and reading them.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use shingle_blue_store::BlueErrorKind;
@@ -20,13 +21,13 @@ impl Core {
         bucket: &str,
         key: &str,
         notices: tokio::sync::mpsc::UnboundedSender<Notice>,
-    ) -> StoreResult<(ObjectInfo, Layout, Option<Open>)> {
+    ) -> StoreResult<(ObjectInfo, Arc<Layout>, Option<Open>)> {
         let mut missed = None;
         loop {
             self.names.require(bucket)?;
             let record = self.find(bucket, key).await?.ok_or_else(|| StoreError::no_key(bucket, key))?;
             let Some(held) = record.held else {
-                return Ok((record.attributes.info(key, record.version, 0, Vec::new()), self.layout(), None));
+                return Ok((record.attributes.info(key, record.version, 0, Vec::new()), Arc::new(self.layout()), None));
             };
             if let Some(removal) = self.pins.removal(held.number()) {
                 removal.await;
@@ -51,25 +52,28 @@ impl Core {
     }
 
     /// The place of an object's bytes; `None` if they are not there.
-    pub(super) async fn layout_of(&self, record: &Record) -> StoreResult<Option<Layout>> {
+    pub(super) async fn layout_of(&self, record: &Record) -> StoreResult<Option<Arc<Layout>>> {
         let mut layout = self.layout();
         let blob = match record.held {
-            None => return Ok(Some(layout)),
+            None => return Ok(Some(Arc::new(layout))),
             Some(Held::Blob(blob)) => blob,
             Some(Held::Upload(id)) => return self.layout_of_parts(id, record.size).await,
         };
         match self.store.stat(&ids::piece(blob, 0)).await {
-            Ok(_) => Ok(layout.push(blob, record.size).map(|()| layout)),
+            Ok(_) => Ok(layout.push(blob, record.size).map(|()| Arc::new(layout))),
             Err(error) if error.kind == BlueErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed(error)),
         }
     }
 
-    async fn layout_of_parts(&self, id: u64, size: u64) -> StoreResult<Option<Layout>> {
+    async fn layout_of_parts(&self, id: u64, size: u64) -> StoreResult<Option<Arc<Layout>>> {
         match self.store.stat(&ids::parts(id)).await {
             Ok(_) => {}
             Err(error) if error.kind == BlueErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed(error)),
+        }
+        if let Some(layout) = self.layouts.get(id).filter(|layout| layout.size() == size) {
+            return Ok(Some(layout));
         }
         let mut layout = self.layout();
         for part in self.find_parts(id, 0, usize::MAX).await? {
@@ -80,6 +84,8 @@ impl Core {
             let has = layout.size();
             return Err(corrupt(format!("its parts have {has} bytes, not the {size} that it had")));
         }
+        let layout = Arc::new(layout);
+        self.layouts.keep(id, &layout);
         Ok(Some(layout))
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::Core;
 use super::counting::PAGE;
 use super::doomed::Purge;
+use super::layouts::Layouts;
 use super::pins::Pins;
 use super::tally::Tally;
 use super::writers::Writers;
@@ -200,6 +201,7 @@ impl Begun {
             numbers: RefCell::new(numbers),
             writers: Writers::default(),
             pins: Pins::default(),
+            layouts: Layouts::default(),
             purge: Purge::default(),
             tally: Tally::default(),
             opening,

@@ -13,6 +13,9 @@ use crate::errors::{corrupt, malformed};
 use crate::format::{Held, Record, UploadRecord, parse_part_key, part_key, split_upload_key, upload_key};
 use crate::ids;
 
+/// Parts looked at between two looks at whether others have something to do: an object of 10,000 parts takes ten of them.
+const PARTS_PAGE: usize = 1024;
+
 /// Bucket, key and upload.
 pub(super) type Of = (String, String, UploadId);
 
@@ -56,7 +59,7 @@ impl Core {
         let mut found: Vec<Part<PartBytes>> = Vec::new();
         let mut from = after.checked_add(1);
         while let Some(next) = from.filter(|_| found.len() < limit) {
-            let wanted = PAGE.min(limit - found.len());
+            let wanted = PARTS_PAGE.min(limit - found.len());
             let page =
                 self.store.omap_list(&index, &part_key(next), wanted).await.map_err(|error| self.failed(error))?;
             let count = page.len();

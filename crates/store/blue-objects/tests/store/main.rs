@@ -5,4 +5,5 @@ mod crash;
 mod damage;
 mod full;
 mod lives;
+mod parts;
 mod scene;

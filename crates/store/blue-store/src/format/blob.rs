@@ -81,7 +81,7 @@ pub(crate) fn take_counts(fields: &mut Fields<'_>, blocks: u32) -> Option<Counts
     let mut counts: Vec<(Range<u32>, u32)> = Vec::with_capacity(number);
     for _ in 0..number {
         let start = end.checked_add(take_u32(fields)?)?;
-        end = start.checked_add(take_u32(fields)?).filter(|end| (start + 1..=blocks).contains(end))?;
+        end = start.checked_add(take_u32(fields)?).filter(|end| start < *end && *end <= blocks)?;
         let count = take_u32(fields).filter(|count| (1..1 << 31).contains(count))?;
         counts.push((start..end, count));
     }

@@ -113,6 +113,9 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(decode_shared(4, &bytes[..length]).is_none());
         }
+        // Counts that begin with the last number that there is.
+        let endless = [&bytes[..bytes.len() - 7], &[1, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 1]].concat();
+        assert!(decode_shared(4, &endless).is_none());
         // The bytes are part of the format.
         let head = [1, 7, 0, 0, 0, 0, 0, 0, 0, 9, 0xA8, 0x46, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
         assert_eq!(bytes, [&head[..], &[0, 1, 1, 2, 3, 2, 2, 1, 1, 2, 0, 1, 1]].concat());

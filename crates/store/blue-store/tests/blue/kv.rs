@@ -20,7 +20,7 @@ fn sum(value: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
 
 const OPERATORS: &[MergeOperator] = &[MergeOperator { prefix: b"+", merge: sum }];
 
-type Map = BTreeMap<Bytes, Bytes>;
+pub(crate) type Map = BTreeMap<Bytes, Bytes>;
 
 fn apply(map: &mut Map, batch: &Batch) {
     for change in &batch.changes {
@@ -54,7 +54,7 @@ fn batch(random: &mut Random) -> Batch {
     batch
 }
 
-async fn open_with(rt: &Runtime, device: &SimDevice, log_bytes: u64) -> Result<LogKv, String> {
+pub(crate) async fn open_with(rt: &Runtime, device: &SimDevice, log_bytes: u64) -> Result<LogKv, String> {
     let dev: Rc<dyn ZonedDevice> = Rc::new(device.clone());
     let (files, _) = ZoneFiles::open(rt, dev, Options::default()).await.map_err(|error| error.to_string())?;
     let log = LogKv::open(rt, files, OPERATORS, LogKvOptions { log_bytes }, false).await;
@@ -65,14 +65,14 @@ async fn open(rt: &Runtime, device: &SimDevice) -> Result<LogKv, String> {
     open_with(rt, device, 20_000).await
 }
 
-async fn fresh(rt: &Runtime, geometry: &Geometry) -> SimDevice {
+pub(crate) async fn fresh(rt: &Runtime, geometry: &Geometry) -> SimDevice {
     let device = SimDevice::new(rt, &MemoryDevice::new(geometry.clone()));
     device.set_latency(std::time::Duration::ZERO);
     ZoneFiles::format(rt, Rc::new(device.clone()), FormatOptions::default()).await.expect("the drive takes files");
     device
 }
 
-async fn all(kv: &LogKv) -> Map {
+pub(crate) async fn all(kv: &LogKv) -> Map {
     let range = Bytes::from_static(b"\0")..Bytes::from_static(b"\xff");
     let pairs = kv.scan(range, Order::Forward, usize::MAX).await.unwrap();
     pairs.into_iter().collect()

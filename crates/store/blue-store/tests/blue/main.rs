@@ -1,13 +1,18 @@
 //! The store: semantics, a model, power cuts at every command, faults, damage, full drives. One program, so that it links once.
 
+mod checking;
 mod common;
 mod crash;
 mod damage;
 mod driver;
 mod full;
 mod growth;
+mod keeping;
 mod kv;
 mod lives;
+mod pieces;
 mod repair;
 mod semantics;
+mod spoilt;
+mod watched;
 mod world;

@@ -1,4 +1,4 @@
-//! The table takes the log's place. (BLU-LOG-2)
+//! The table takes the log's place. (BLU-LOG-2) It is written in pieces, while batches go on. (BLU-LOG-4)
 
 use std::rc::Rc;
 
@@ -6,10 +6,11 @@ use bytes::Bytes;
 use shingle_zone_files::{File, FileKind, FilesErrorKind};
 
 use super::super::{Change, KvResult};
-use super::{LogKv, Map, Shared, files_error, of_kind, path, record};
+use super::snapshot::Snapshot;
+use super::{LogKv, Shared, State, files_error, of_kind, path, record};
 
-/// Bytes of keys and values in a record of a table, about.
-const PART: usize = 256 << 10;
+/// Bytes of keys and values in a record of a table, about: what one step writes. Fewer where logs are short.
+const PART: u64 = 256 << 10;
 
 /// The file that says which table counts.
 pub(super) const CURRENT: &str = "kv/current";
@@ -42,33 +43,39 @@ impl Shared {
             state.generation = next;
             state.log_bytes = 0;
         }
-        let (map, next, generation) = {
-            let state = self.state.borrow();
-            (state.map.clone(), state.next, state.generation)
+        let (keys, next, generation) = {
+            let mut state = self.state.borrow_mut();
+            state.snapshot = Some(Snapshot::default());
+            (state.map.len() as u64, state.next, state.generation)
         };
-        self.write_table(generation, next, &map).await?;
+        let written = self.write_table(generation, next, keys).await;
+        self.state.borrow_mut().snapshot = None;
+        written?;
         self.set_current(generation).await?;
         self.state.borrow_mut().previous = None;
         self.remove_others(generation).await
     }
 
-    /// Writes all keys as they are before batch `next`. Durable when it returns.
-    async fn write_table(&self, generation: u64, next: u64, map: &Map) -> KvResult<()> {
+    /// Writes all keys as they were before batch `next`, when the snapshot was begun. Durable when it returns.
+    async fn write_table(&self, generation: u64, next: u64, keys: u64) -> KvResult<()> {
         let table = self.files.create(&path("table", generation), of_kind(FileKind::Sst)).await.map_err(files_error)?;
         let mut head = next.to_le_bytes().to_vec();
-        head.extend((map.len() as u64).to_le_bytes());
+        head.extend(keys.to_le_bytes());
         let head = Change::Put(Bytes::from_static(b""), head.into());
         append(&table, record::frame(0, &[head])).await?;
-        let (mut number, mut part, mut bytes) = (1, Vec::new(), 0);
-        for (key, value) in map {
-            bytes += key.len() + value.len();
-            part.push(Change::Put(key.clone(), value.clone()));
-            if bytes >= PART {
-                append(&table, record::frame(number, &std::mem::take(&mut part))).await?;
-                (number, bytes) = (number + 1, 0);
+        let bytes = PART.min(self.options.log_bytes / 16).max(1) as usize;
+        for number in 1.. {
+            let (part, is_last) = {
+                let State { map, snapshot, .. } = &mut *self.state.borrow_mut();
+                snapshot.get_or_insert_default().piece(map, bytes)
+            };
+            append(&table, record::frame(number, &part)).await?;
+            if is_last {
+                break;
             }
+            // Others go on meanwhile.
+            self.rt.yield_now().await;
         }
-        append(&table, record::frame(number, &part)).await?;
         table.sync().await.map_err(files_error)
     }
 
@@ -103,14 +110,18 @@ async fn append(file: &File, bytes: Vec<u8>) -> KvResult<()> {
 }
 
 impl LogKv {
-    /// Has the table take the log's place now.
+    /// Has the table take the log's place now; behind one that is being written.
     ///
     /// # Errors
     /// `NoSpace` if there is no room for a table; nothing has changed then. `Unavailable`.
     pub async fn compact(&self) -> KvResult<()> {
-        self.0.running()?;
-        if self.0.compacting.replace(true) {
-            return Ok(());
+        loop {
+            self.0.running()?;
+            let ended = self.0.compacted.notified();
+            if !self.0.compacting.replace(true) {
+                break;
+            }
+            ended.await;
         }
         let done = self.0.compact().await;
         self.0.compacting.set(false);

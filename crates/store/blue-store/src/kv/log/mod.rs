@@ -8,10 +8,13 @@
 //! - BLU-LOG-1: a batch is acknowledged when its record is synced, and so are all records before it, in whichever log. Batches that come
 //!   while a sync is under way share the next one.
 //! - BLU-LOG-2: a log is removed only when a table that has all of it is durable, and `current` says so durably.
+//!
+//! A table is of one moment (BLU-LOG-4): merges that are in it are not made again by the batches behind it.
 
 mod compact;
 mod open;
 mod record;
+mod snapshot;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,6 +32,8 @@ use tokio::sync::Notify;
 use super::{
     Batch, Change, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, MergeOperator, OpenKeyValue, Order, merged,
 };
+
+use snapshot::Snapshot;
 
 pub use record::parse_record;
 
@@ -93,6 +98,8 @@ struct State {
     unsynced: u64,
     /// The log before it, until a table has taken its place. (BLU-LOG-1)
     previous: Option<Rc<File>>,
+    /// The keys as the table has them that is being written. (BLU-LOG-4)
+    snapshot: Option<Snapshot>,
     /// Number of the log.
     generation: u64,
     /// Number of the next batch.
@@ -103,15 +110,21 @@ struct State {
 impl State {
     fn put(&mut self, key: Bytes, value: Bytes) {
         self.map_bytes += (key.len() + value.len()) as u64;
-        let length = key.len();
-        if let Some(old) = self.map.insert(key, value) {
-            self.map_bytes -= (length + old.len()) as u64;
-        }
+        let old = self.map.insert(key.clone(), value);
+        self.replaced(&key, old.as_ref());
     }
 
     fn delete(&mut self, key: &Bytes) {
         if let Some(old) = self.map.remove(key) {
-            self.map_bytes -= (key.len() + old.len()) as u64;
+            self.replaced(key, Some(&old));
+        }
+    }
+
+    /// A key has not the value any more that it had.
+    fn replaced(&mut self, key: &Bytes, old: Option<&Bytes>) {
+        self.map_bytes -= old.map_or(0, |old| key.len() + old.len()) as u64;
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.note(key, old);
         }
     }
 
@@ -225,7 +238,7 @@ impl KeyValue for LogKv {
         let state = self.0.state.borrow();
         // A table of all keys is written beside the one that is there, and logs wait for it.
         let table = state.map_bytes + state.map_bytes / 4;
-        self.0.files.stats().free_bytes.saturating_sub(table + self.0.options.log_bytes * 2) / 2
+        self.0.files.free_bytes().saturating_sub(table + self.0.options.log_bytes * 2) / 2
     }
 
     fn close(&self) -> KvFuture<'_, ()> {

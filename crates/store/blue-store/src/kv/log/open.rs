@@ -16,6 +16,9 @@ use super::compact::CURRENT;
 use super::record::{self, Fault, Record};
 use super::{LogKv, LogKvOptions, Shared, State, files_error, of_kind, path};
 
+/// Bytes of a file that are read at a time; more where a record is longer.
+const PIECE: u64 = 512 << 10;
+
 fn damaged(path: &str, at: usize) -> KvError {
     KvError::new(KvErrorKind::Corrupt, format!("`{path}` fails its check at byte {at}"))
 }
@@ -78,25 +81,37 @@ impl Shared {
         Ok(Some(record.number))
     }
 
-    /// All records of a file, in order, and whether it ends with one that is not whole.
+    /// All records of a file, in order, and whether it ends with one that is not whole. The file is read in pieces.
     async fn records(&self, path: &str, mut each: impl FnMut(Record) -> Option<()>) -> KvResult<(usize, bool)> {
         let file = self.files.open_file(path).map_err(files_error)?;
-        let bytes = file.read(0, u64::MAX).await.map_err(files_error)?;
-        let mut at = 0;
-        while at < bytes.len() {
-            match record::read(&bytes[at..]) {
-                Ok(record) => {
-                    let length = record.bytes;
-                    if each(record).is_none() {
-                        return Ok((at, true));
-                    }
-                    at += length;
-                }
-                Err(Fault::Torn) => return Ok((at, true)),
-                Err(Fault::Damaged) => return Err(damaged(path, at)),
+        // Bytes behind the last whole record that were read, and the place of the first of them.
+        let (mut bytes, mut at) = (Vec::new(), 0);
+        loop {
+            let more =
+                file.read((at + bytes.len()) as u64, PIECE.max(bytes.len() as u64)).await.map_err(files_error)?;
+            if more.is_empty() {
+                return Ok((at, !bytes.is_empty()));
             }
+            bytes.extend_from_slice(&more);
+            let mut used = 0;
+            while used < bytes.len() {
+                match record::read(&bytes[used..]) {
+                    Ok(record) => {
+                        let length = record.bytes;
+                        if each(record).is_none() {
+                            return Ok((at + used, true));
+                        }
+                        used += length;
+                    }
+                    Err(Fault::Torn) => break,
+                    Err(Fault::Damaged) => return Err(damaged(path, at + used)),
+                }
+            }
+            bytes.drain(..used);
+            at += used;
+            // Others go on meanwhile.
+            self.rt.yield_now().await;
         }
-        Ok((at, false))
     }
 
     /// Loads table and logs. True if another table has to be begun: logs were torn, or there are several. (BLU-LOG-3)
