@@ -19,7 +19,7 @@ use crate::layout::Layout;
 use crate::names::Place;
 use crate::recovery::{RecoveryReport, find};
 use crate::stats::FilesStats;
-use crate::tree::Child;
+use crate::tree::{Child, parts};
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub struct DirEntry {
 /// A lock on a path, until it is dropped. It lives in memory: the drive has one owner.
 pub struct FileLock {
     engine: Rc<Engine>,
-    path: String,
+    place: Vec<String>,
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        self.engine.state.borrow_mut().locks.remove(&self.path);
+        self.engine.state.borrow_mut().locks.remove(&self.place);
     }
 }
 
@@ -241,15 +241,20 @@ impl ZoneFiles {
         self.engine.set_modified(path, time).await
     }
 
-    /// Locks a path, whether or not there is such a file.
+    /// Locks a path, whether or not there is such a file. Paths that lead to one file have one lock: `a`, `/a` and `./a`. (ZF-TREE-3)
     ///
     /// # Errors
-    /// `Locked` if another has the lock.
+    /// `Locked` if another has the lock; `Invalid` for a path with `..`, which leads nowhere.
     pub fn lock(&self, path: &str) -> FilesResult<FileLock> {
-        if !self.engine.state.borrow_mut().locks.insert(path.to_owned()) {
+        let place: Vec<String> = parts(path).map(str::to_owned).collect();
+        if place.iter().any(|part| part == "..") {
+            let text = format!("`{}` leads nowhere: no path has `..`", shown(path));
+            return Err(FilesError::new(FilesErrorKind::Invalid, text));
+        }
+        if !self.engine.state.borrow_mut().locks.insert(place.clone()) {
             return Err(FilesError::new(FilesErrorKind::Locked, format!("`{}` is locked by another", shown(path))));
         }
-        Ok(FileLock { engine: self.engine.clone(), path: path.to_owned() })
+        Ok(FileLock { engine: self.engine.clone(), place })
     }
 
     /// Writes a checkpoint: the next opening reads what was written since.

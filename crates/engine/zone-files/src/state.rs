@@ -64,8 +64,8 @@ pub(crate) struct State {
     pub(crate) lanes: Lanes,
     /// Extents of all files.
     pub(crate) extents: u64,
-    /// Paths that are locked.
-    pub(crate) locks: BTreeSet<String>,
+    /// Paths that are locked, by their parts. (ZF-TREE-3)
+    pub(crate) locks: BTreeSet<Vec<String>>,
     /// The last journal entry that is durable.
     pub(crate) durable_entry: u64,
     /// Reason why the files have stopped, if they have.

@@ -3,6 +3,8 @@
 //! # Invariants
 //! - ZF-TREE-1: a file has as many names as its `links` says; one without names is in no directory, and lives for its handles alone.
 //! - ZF-TREE-2: the directories are one tree below the root.
+//! - ZF-TREE-3: what is known by a path is known by its parts, so that paths which lead to one file are one. A `..` is no part of any.
+//! - ZF-TREE-4: no entry of the journal has a name that no opening takes.
 
 use std::collections::BTreeMap;
 
@@ -133,10 +135,10 @@ impl Tree {
     pub(crate) fn place<'p>(&self, path: &'p str) -> FilesResult<(u64, &'p str)> {
         let trimmed = path.trim_end_matches('/');
         let (dir, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
-        if name.is_empty() || name == "." || name == ".." || name.len() > NAME_MAX || name.contains('\0') {
-            let text = format!("`{}` is no name of a file: it has 1 to {NAME_MAX} bytes", shown(path));
-            return Err(FilesError::new(FilesErrorKind::Invalid, text));
+        if name == "." || name == ".." {
+            return Err(no_name(path));
         }
+        let name = checked_name(name)?;
         match self.find(dir)? {
             Child::Dir(parent) => Ok((parent, name)),
             Child::File(_) => Err(not_a_directory(path)),
@@ -319,9 +321,20 @@ impl Tree {
 /// Extents of an operation at most.
 pub(crate) const EXTENTS_MAX: usize = 100;
 
-/// Names of a path.
-fn parts(path: &str) -> impl Iterator<Item = &str> {
+/// Names of a path. (ZF-TREE-3)
+pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
+}
+
+/// A name that an entry of the journal may have. (ZF-TREE-4)
+pub(crate) fn checked_name(name: &str) -> FilesResult<&str> {
+    let takes = (1..=NAME_MAX).contains(&name.len()) && !name.contains('\0');
+    if takes { Ok(name) } else { Err(no_name(name)) }
+}
+
+fn no_name(path: &str) -> FilesError {
+    let text = format!("`{}` is no name of a file: it has 1 to {NAME_MAX} bytes", shown(path));
+    FilesError::new(FilesErrorKind::Invalid, text)
 }
 
 fn not_a_directory(path: &str) -> FilesError {
