@@ -28,7 +28,7 @@ impl Engine {
 
     /// One thing that is to be done. False if there is none.
     async fn keep_once(self: &Rc<Self>) -> FilesResult<bool> {
-        if self.log.needs_checkpoint() {
+        if self.wants_checkpoint() {
             self.checkpoint().await?;
             return Ok(true);
         }

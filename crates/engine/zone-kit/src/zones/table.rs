@@ -159,6 +159,12 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         self.free.pop_front()
     }
 
+    /// Gives back a zone that was taken, is not opened, and is reset. It is the next that is taken.
+    pub fn give_back(&mut self, zone: ZoneId) {
+        self.add_free(zone, false);
+        self.feed(zone);
+    }
+
     /// Has a free zone taken before all others. False if it is not free.
     pub fn feed(&mut self, zone: ZoneId) -> bool {
         let Some(at) = self.free.iter().position(|&free| free == zone) else { return false };

@@ -24,6 +24,9 @@ fn the_longest_free_zone_comes_first() {
     assert_eq!(table.take_free(), Some(ZoneId(7)));
     table.add_free(ZoneId(7), true);
     assert!(table.feed(ZoneId(8)) && !table.feed(ZoneId(6)));
+    let taken = table.take_free().unwrap();
+    assert_eq!((table.free(), taken), (2, ZoneId(8)));
+    table.give_back(taken);
     let order: Vec<_> = std::iter::from_fn(|| table.take_free()).map(|zone| zone.0).collect();
     assert_eq!(order, [8, 5, 7]);
     assert!(table.get(ZoneId(4)).is_none() && table.get(ZoneId(9)).is_none());
