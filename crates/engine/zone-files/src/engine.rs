@@ -4,6 +4,7 @@
 //! - ZF-JOURNAL-1: state changes in the step in which its entry takes its place in the journal, so that entries and state have one order;
 //!   blocks become free once the entry that takes them from their file is durable.
 //! - ZF-JOURNAL-2: if no checkpoint makes room in the journal, the files stop: whoever waits hears why, and nothing is tried for ever.
+//! - ZF-JOURNAL-3: no step of a checkpoint grows with the number of files, so that syncs go on beside it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -19,6 +20,9 @@ use crate::drive::Drive;
 use crate::error::{FilesError, FilesErrorKind, FilesResult};
 use crate::format::{Op, encode};
 use crate::state::State;
+
+/// Operations of a checkpoint that are made in one step.
+const STEP: usize = 1024;
 
 /// Checkpoints that are tried for room in the journal: entries of others may take the room that one has made.
 const ROOM_TRIES: u32 = 4;
@@ -202,18 +206,19 @@ impl Engine {
     }
 
     async fn write_parts(self: &Rc<Self>) -> FilesResult<()> {
-        // One step: entries before the start are in these operations, and those behind it are not.
-        let (begun, ops) = (self.log.begin_checkpoint(), self.state.borrow().ops());
+        // One step: entries before the start are in this snapshot, and those behind it are not.
+        let (begun, snapshot) = (self.log.begin_checkpoint(), self.state.borrow().snapshot());
         let mut writer = begun.await?;
         let part_max = self.log.part_max();
         let mut part = Vec::new();
-        for (number, op) in ops.iter().enumerate() {
-            let bytes = encode(std::slice::from_ref(op));
+        for (number, op) in snapshot.ops().enumerate() {
+            let bytes = encode(std::slice::from_ref(&op));
             if !part.is_empty() && part.len() + bytes.len() > part_max {
                 writer.part(std::mem::take(&mut part)).await?;
             }
             part.extend(bytes);
-            if number % 4096 == 4095 {
+            if number % STEP == STEP - 1 {
+                // ZF-JOURNAL-3.
                 self.rt.yield_now().await;
             }
         }

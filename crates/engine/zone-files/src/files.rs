@@ -211,7 +211,7 @@ impl ZoneFiles {
                 let text = format!("`{}` is a file, not a directory", shown(path));
                 return Err(FilesError::new(FilesErrorKind::NotDirectory, text));
             };
-            let entries = state.tree.dir(dir).into_iter().flat_map(|dir| &dir.entries);
+            let entries = state.tree.dir(dir).into_iter().flat_map(|dir| dir.entries.iter());
             entries.map(|(name, child)| (name.clone(), *child)).collect()
         };
         let entry = |(name, child)| match child {

@@ -152,21 +152,33 @@ impl State {
         }
     }
 
-    /// All metadata, as operations for a checkpoint.
-    pub(crate) fn ops(&self) -> Vec<Op> {
+    /// All metadata as they are now. One step, and a short one.
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let used = self.zones.iter().filter(|(_, zone)| zone.is_used());
-        let mut ops = Vec::new();
+        let mut zones = Vec::new();
         for (zone, entry) in used {
             let epoch = entry.epoch;
-            ops.push(Op::Open { zone, epoch, stream: entry.stream });
+            zones.push(Op::Open { zone, epoch, stream: entry.stream });
             if usize::from(entry.stream) == LOGS {
-                ops.push(Op::Covered { zone, epoch, block: entry.next });
+                zones.push(Op::Covered { zone, epoch, block: entry.next });
                 if entry.status == Status::Closed {
-                    ops.push(Op::Closed { zone, epoch, block: entry.next });
+                    zones.push(Op::Closed { zone, epoch, block: entry.next });
                 }
             }
         }
-        ops.extend(self.tree.ops());
-        ops
+        Snapshot { zones, tree: self.tree.clone() }
+    }
+}
+
+/// All metadata of one moment. (ZF-PAGE-2)
+pub(crate) struct Snapshot {
+    zones: Vec<Op>,
+    tree: Tree,
+}
+
+impl Snapshot {
+    /// Operations for a checkpoint, made one after the other.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op> {
+        self.zones.iter().cloned().chain(self.tree.ops())
     }
 }

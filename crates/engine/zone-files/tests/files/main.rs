@@ -10,5 +10,6 @@ mod limits;
 mod lives;
 mod lsm;
 mod semantics;
+mod steps;
 mod store;
 mod world;
