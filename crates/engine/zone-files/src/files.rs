@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use shingle_base::{Blocks, StoreId};
-use shingle_record::{InUse, MetaLog, SequenceSource, check_unused, write_superblock};
+use shingle_record::{InUse, MetaLog, SequenceSource, check_unused, write_superblock_pair};
 use shingle_runtime::{Runtime, UnixTime};
 use shingle_zone_kit::give_up_active;
 use shingle_zoned::{ZoneOp, ZonedDevice};
@@ -76,9 +76,14 @@ impl ZoneFiles {
             return Err(FilesError::new(FilesErrorKind::Device, text));
         }
         // Last, so that a format that was cut short leaves no store.
-        write_superblock(&dev, layout.superzone, &superblock).await?;
+        let written = write_superblock_pair(&dev, layout.superzone(), &superblock).await?;
+        if written.len() < layout.superzones.len() {
+            tracing::warn!("a zone of superblocks can be written no more: the store has one");
+        }
         if geometry.active_zones_max.is_some() {
-            dev.manage(layout.superzone, ZoneOp::Finish).await?;
+            for zone in written {
+                dev.manage(zone, ZoneOp::Finish).await?;
+            }
         }
         Ok(store)
     }
@@ -313,7 +318,7 @@ impl ZoneFiles {
 const KEPT_FREE: u64 = 4;
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> FilesResult<()> {
-    check_unused(dev, layout.superzone).await.map_err(|error| match error {
+    check_unused(dev, layout.superzone()).await.map_err(|error| match error {
         InUse::Device(error) => error.into(),
         InUse::Holds(words) => {
             let next = "if nobody needs it, force the format (`shingle files format --force`)";

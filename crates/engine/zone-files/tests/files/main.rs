@@ -12,4 +12,5 @@ mod lsm;
 mod semantics;
 mod steps;
 mod store;
+mod superblocks;
 mod world;
