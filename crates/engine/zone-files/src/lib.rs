@@ -14,6 +14,7 @@
 mod check;
 mod clean;
 mod config;
+mod copy;
 mod drive;
 mod engine;
 mod error;
@@ -33,6 +34,7 @@ mod recovery;
 mod state;
 mod stats;
 mod store;
+mod stuck;
 mod tree;
 mod write;
 mod zones;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
+use shingle_runtime::Instant;
 
 use crate::config::FileKind;
 use crate::error::{FilesError, FilesResult};
@@ -70,6 +71,8 @@ pub(crate) struct State {
     pub(crate) durable_entry: u64,
     /// Reason why the files have stopped, if they have.
     pub(crate) stopped: Option<FilesError>,
+    /// When some bytes could last not be copied, because they cannot be read. (ZF-CLEAN-4)
+    pub(crate) stuck_at: Option<Instant>,
     /// The keeper found nothing that would make room.
     pub(crate) full: bool,
     pub(crate) counters: Counters,
@@ -87,6 +90,7 @@ impl State {
             locks: BTreeSet::new(),
             durable_entry: 0,
             stopped: None,
+            stuck_at: None,
             full: false,
             counters: Counters::default(),
         }

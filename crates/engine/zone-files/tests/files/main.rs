@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod driver;
 mod full;
+mod holes;
 mod limits;
 mod lives;
 mod lsm;

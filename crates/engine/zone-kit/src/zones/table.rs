@@ -227,6 +227,13 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         }
     }
 
+    /// What could not be read may be readable again: no zone is stuck. Returns those that were.
+    pub fn unstick(&mut self) -> Vec<ZoneId> {
+        let stuck: Vec<ZoneId> = self.iter().filter(|(_, zone)| zone.stuck).map(|(zone, _)| zone).collect();
+        self.zones.iter_mut().for_each(|entry| entry.stuck = false);
+        stuck
+    }
+
     /// Blocks that are written now: to be asked for before a flush, and [marked](Self::mark_durable) after it.
     pub fn written(&self) -> Written {
         let open = self.open.iter().filter_map(|zone| Some((*zone, self.get(*zone)?)));

@@ -134,6 +134,8 @@ fn cleaners_choose_among_closed_zones_that_can_be_emptied() {
     assert_eq!(table.candidates().map(|(zone, _)| zone.0).collect::<Vec<_>>(), [6, 7]);
     table.note_stuck(ZoneId(6));
     assert_eq!(table.candidates().map(|(zone, _)| zone.0).collect::<Vec<_>>(), [7]);
+    assert_eq!((table.unstick(), table.unstick()), (vec![ZoneId(6)], vec![]));
+    assert_eq!(table.candidates().map(|(zone, _)| zone.0).collect::<Vec<_>>(), [6, 7]);
     *table.own_mut(ZoneId(7)).unwrap() = 9;
     assert_eq!(table.all_own_mut().map(|own| *own).max(), Some(9));
 }
