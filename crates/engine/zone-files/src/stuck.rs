@@ -55,7 +55,9 @@ impl Engine {
     pub(crate) async fn rest(&self, woken: impl Future<Output = ()>) {
         match self.stuck_for() {
             None => woken.await,
-            Some(pause) => drop(select(pin!(woken), pin!(self.rt.sleep(pause))).await),
+            Some(pause) => {
+                select(pin!(woken), pin!(self.rt.sleep(pause))).await;
+            }
         }
     }
 }
