@@ -20,7 +20,7 @@ pub(crate) struct Moved {
     pub(crate) copies: Rc<Copying>,
 }
 
-/// What became of an extent.
+/// The fate of an extent.
 pub(crate) enum Copied {
     /// All of it is copied.
     Whole(Moved),

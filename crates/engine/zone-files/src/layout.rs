@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(Layout::choose(&small, &FormatOptions::default()).unwrap_err().kind, FilesErrorKind::Invalid);
     }
 
-    /// 20 zones are enough, of any size: blue stores give so many to their metadata.
+    /// 20 zones are enough, of any size: blue stores gave so many to their metadata, before version 2.
     #[test]
     fn twenty_zones_are_enough() {
         for capacity in (16..2000).chain([4096, 16_384, 65_536, 524_288]) {

@@ -171,7 +171,7 @@ impl Found {
                 }
             }
         }
-        // What was found is durable, and zones that nobody writes are given back: a zone of superblocks may be open for a moment.
+        // All that was found is durable, and zones that nobody writes are given back: a zone of superblocks may be open for a moment.
         superblocks.mend(&engine.drive.dev).await;
         if settles {
             // The loss is for good: the checkpoint covers the blocks that were in question.

@@ -227,7 +227,7 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         }
     }
 
-    /// What could not be read may be readable again: no zone is stuck. Returns those that were.
+    /// No zone is stuck from now on, as bytes that could not be read may be readable again. Returns those that were.
     pub fn unstick(&mut self) -> Vec<ZoneId> {
         let stuck: Vec<ZoneId> = self.iter().filter(|(_, zone)| zone.stuck).map(|(zone, _)| zone).collect();
         self.zones.iter_mut().for_each(|entry| entry.stuck = false);
