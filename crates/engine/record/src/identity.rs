@@ -13,7 +13,7 @@ use std::rc::Rc;
 use shingle_base::{Blocks, ZoneId};
 use shingle_zoned::{DeviceError, ZonedDevice, report_patiently};
 
-use crate::superblock::{Superblock, SuperblockError, read_superblock, read_superblock_copies};
+use crate::superblock::{FoundSuperblock, Superblock, SuperblockError, find_superblock, read_superblock};
 
 /// An engine, as its superblocks and messages name it.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct EngineName {
 pub struct Owned {
     /// The superblock. Its version is one that the engine reads.
     pub superblock: Superblock,
-    /// The zone that holds it, the first sequential one.
+    /// The zone that holds it: the first sequential one; or the next, of an engine with two zones of superblocks.
     pub zone: ZoneId,
     /// Blocks of that zone whose copy of the superblock is not good.
     pub bad_copies: Vec<u32>,
@@ -84,7 +84,8 @@ pub async fn read_owner(dev: &Rc<dyn ZonedDevice>, name: &EngineName) -> Result<
     if zone.0 >= geometry.zone_count {
         return Err(NotOwned::Other("the drive has no sequential zones".to_owned()));
     }
-    let (superblock, bad_copies) = read_superblock_copies(dev, zone).await.map_err(|error| match error {
+    let found = find_superblock(dev, zone).await;
+    let FoundSuperblock { superblock, zone, bad_copies } = found.map_err(|error| match error {
         SuperblockError::NotFormatted => NotOwned::Blank(name.none),
         SuperblockError::NewerVersion(_) => NotOwned::Other(error.to_string()),
         SuperblockError::Corrupt => NotOwned::Corrupt(error),

@@ -35,7 +35,7 @@ pub use slices::{
     frame_sliced, sliced_capacity, sliced_payload_len, sliced_record_blocks, slices,
 };
 pub use superblock::{
-    SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, read_superblock, read_superblock_copies,
-    write_superblock,
+    FoundSuperblock, SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, find_superblock, read_superblock,
+    read_superblock_copies, write_superblock, write_superblock_pair, write_superblock_zone,
 };
 pub use zone_head::{ZONE_HEAD, ZoneHead, frame_zone_head, read_zone_head};

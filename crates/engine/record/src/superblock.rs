@@ -1,11 +1,16 @@
 //! The superblock: identifies the store on a drive; written to the superzone when it is formatted. (SMRstore, section
 //! 5.2.)
 //!
-//! Written as two copies, so that one bad block does not cost the store; whichever is good counts.
+//! Written as two copies, so that one bad block does not cost the store; whichever is good counts. An engine may have both of them a second
+//! time in the next zone, so that a zone does not cost the store either. (Dissertation, section 5.4.2: two zones of superblocks.)
 //!
 //! # Invariants
 //! - RC-SB-1: the second copy is written once the first is durable. A bad first copy without a second is therefore left by a
 //!   format that was cut short, and never by a store. `a_cut_of_the_first_format_leaves_a_drive_without_a_store`.
+//! - RC-SB-2: a format empties the second zone of superblocks before it writes the first, whatever its engine, and writes the second once the
+//!   first is durable. A superblock in the second zone is therefore that of the store, whatever the first one holds.
+//!   `a_second_zone_is_of_the_store_or_empty`.
+//! - RC-SB-3: a drive holds no store only if both zones can be read, and none has a superblock. `what_cannot_be_read_is_not_taken_for_none`.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,7 +18,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_runtime::UnixTime;
-use shingle_zoned::{DeviceError, Violation, ZoneOp, ZonedDevice, read_patiently};
+use shingle_zoned::{DeviceError, Violation, ZoneOp, ZoneState, ZonedDevice, read_patiently, report_patiently};
 
 use crate::frame::frame;
 use crate::header::{Expect, Form, FrameError, HEADER_SIZE, Header, INFO_SIZE, RecordPlace, RecordType};
@@ -37,6 +42,17 @@ pub struct Superblock {
     pub formatted: UnixTime,
     /// The engine's own bytes.
     pub payload: Bytes,
+}
+
+/// A superblock as it was found.
+#[derive(Clone, Debug)]
+pub struct FoundSuperblock {
+    /// The first good copy.
+    pub superblock: Superblock,
+    /// The zone that has it: the first, or the second if the first has none.
+    pub zone: ZoneId,
+    /// Blocks of that zone whose copy is not good.
+    pub bad_copies: Vec<u32>,
 }
 
 /// Reason why a drive has no superblock that can be used.
@@ -111,7 +127,13 @@ impl Superblock {
     }
 }
 
-/// Resets `zone` and writes both copies. Durable when it returns.
+/// The second zone of superblocks.
+fn second(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Option<ZoneId> {
+    zone.0.checked_add(1).filter(|&next| next < dev.geometry().zone_count).map(ZoneId)
+}
+
+/// Makes a drive that of `superblock`'s store: resets `zone` and writes both copies. Durable when it returns. If an earlier store has left a
+/// superblock in the next zone, that zone is reset. (RC-SB-2)
 ///
 /// # Errors
 /// The device's.
@@ -123,27 +145,132 @@ pub async fn write_superblock(
     zone: ZoneId,
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
+    if let Some(second) = second(dev, zone)
+        && may_hold_superblock(dev, second).await
+    {
+        dev.manage(second, ZoneOp::Reset).await?;
+        flush(dev).await?;
+    }
+    write_superblock_zone(dev, zone, superblock).await
+}
+
+/// As [`write_superblock`], with two more copies in the next zone. If that can be written no more, and holds no superblock, the first zone
+/// has to do. Returns the zones that were written.
+///
+/// # Errors
+/// The device's.
+///
+/// # Panics
+/// As [`write_superblock`].
+pub async fn write_superblock_pair(
+    dev: &Rc<dyn ZonedDevice>,
+    zone: ZoneId,
+    superblock: &Superblock,
+) -> Result<Vec<ZoneId>, DeviceError> {
+    let mut written = vec![zone];
+    // RC-SB-2.
+    let emptied = match second(dev, zone) {
+        Some(second) => emptied(dev, second).await?.then_some(second),
+        None => None,
+    };
+    write_superblock_zone(dev, zone, superblock).await?;
+    if let Some(second) = emptied {
+        match write_superblock_zone(dev, second, superblock).await {
+            Ok(()) => written.push(second),
+            Err(error) => match state_of(dev, second).await {
+                Some(ZoneState::ReadOnly | ZoneState::Offline) => {}
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(written)
+}
+
+/// Resets a zone of superblocks. False if it can be written no more, and holds none.
+async fn emptied(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Result<bool, DeviceError> {
+    let Err(error) = dev.manage(zone, ZoneOp::Reset).await else {
+        flush(dev).await?;
+        return Ok(true);
+    };
+    let holds_none = match state_of(dev, zone).await {
+        Some(ZoneState::Offline) => true,
+        Some(ZoneState::ReadOnly) => {
+            let copies = read_superblock_copies(dev, zone).await;
+            matches!(copies, Err(SuperblockError::NotFormatted | SuperblockError::Corrupt))
+        }
+        _ => false,
+    };
+    if holds_none { Ok(false) } else { Err(error) }
+}
+
+async fn state_of(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Option<ZoneState> {
+    let report = report_patiently(dev, zone, 1).await.ok()?;
+    report.first().map(|info| info.state)
+}
+
+/// True if a zone has a copy of a superblock that somebody might take for his.
+async fn may_hold_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> bool {
+    matches!(read_superblock_copies(dev, zone).await, Ok(_) | Err(SuperblockError::NewerVersion(_)))
+}
+
+/// Resets `zone` and writes both copies there, whatever the other zone has: the engine knows that it may be done. Durable when it returns.
+///
+/// # Errors
+/// The device's.
+///
+/// # Panics
+/// As [`write_superblock`].
+pub async fn write_superblock_zone(
+    dev: &Rc<dyn ZonedDevice>,
+    zone: ZoneId,
+    superblock: &Superblock,
+) -> Result<(), DeviceError> {
     assert!(superblock.payload.len() <= SUPERBLOCK_PAYLOAD_MAX, "a superblock is one block");
     dev.manage(zone, ZoneOp::Reset).await?;
     for block in 0..2 {
         let at = dev.geometry().start_of(zone) + Blocks(u64::from(block));
         dev.write(at, vec![superblock.frame(zone, block)]).await?;
-        if dev.geometry().volatile_cache {
-            dev.flush().await?;
-        }
+        flush(dev).await?;
     }
     Ok(())
 }
 
-/// Reads the superblock of the store on the drive: the first good copy.
+async fn flush(dev: &Rc<dyn ZonedDevice>) -> Result<(), DeviceError> {
+    if dev.geometry().volatile_cache { dev.flush().await } else { Ok(()) }
+}
+
+/// Reads the superblock of the store on the drive: the first good copy, in `zone` or in the next.
 ///
 /// # Errors
 /// The reason why there is none. A drive that fails to read may hold one.
 pub async fn read_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Result<Superblock, SuperblockError> {
-    read_superblock_copies(dev, zone).await.map(|(superblock, _)| superblock)
+    find_superblock(dev, zone).await.map(|found| found.superblock)
 }
 
-/// Reads both copies of the superblock: the first good one, and the blocks of those that are not.
+/// As [`read_superblock`], and tells where it was.
+///
+/// # Errors
+/// As [`read_superblock`].
+pub async fn find_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Result<FoundSuperblock, SuperblockError> {
+    let found = |(superblock, bad_copies), zone| FoundSuperblock { superblock, zone, bad_copies };
+    let first = match read_superblock_copies(dev, zone).await {
+        Ok(copies) => return Ok(found(copies, zone)),
+        Err(error) => error,
+    };
+    let Some(second) = second(dev, zone) else { return Err(first) };
+    match read_superblock_copies(dev, second).await {
+        Ok(copies) => Ok(found(copies, second)),
+        // RC-SB-3. Bytes that are no superblock may be anything of a store that has one zone of superblocks.
+        Err(error @ (SuperblockError::Device(_) | SuperblockError::NewerVersion(_)))
+            if rank(&first) <= rank(&SuperblockError::Corrupt) =>
+        {
+            Err(error)
+        }
+        Err(_) => Err(first),
+    }
+}
+
+/// Reads both copies of the superblock in a zone: the first good one, and the blocks of those that are not.
 ///
 /// # Errors
 /// As [`read_superblock`].

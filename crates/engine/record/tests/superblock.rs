@@ -6,10 +6,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
-use shingle_record::{Superblock, SuperblockError, read_superblock, read_superblock_copies, write_superblock};
+use shingle_record::{
+    Superblock, SuperblockError, find_superblock, read_superblock, read_superblock_copies, write_superblock,
+    write_superblock_pair,
+};
 use shingle_runtime::UnixTime;
 use shingle_sim::{Sim, SimDevice, Survival, seeds};
-use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
 
 fn superblock() -> Superblock {
     let formatted = UnixTime { nanos: 1_700_000_000_000_000_000 };
@@ -107,6 +110,132 @@ fn a_superblock_that_cannot_be_read_is_not_taken_for_none() {
             match read_superblock_copies(&device, ZoneId(0)).await {
                 Ok((found, missing)) => assert!(good && found == superblock() && missing == bad, "{missing:?}"),
                 Err(error) => assert!(!good && matches!(error, SuperblockError::Device(_)), "{error}"),
+            }
+        });
+    }
+}
+
+/// A drive with a pair of zones of superblocks.
+async fn with_pair(rt: &shingle_runtime::Runtime, volatile_cache: bool) -> SimDevice {
+    let geometry = Geometry { volatile_cache, ..Geometry::hm_smr(Blocks(16), 4, 0, 4) };
+    let device = SimDevice::new(rt, &MemoryDevice::new(geometry));
+    let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+    assert_eq!(write_superblock_pair(&shared, ZoneId(0), &superblock()).await.unwrap(), [ZoneId(0), ZoneId(1)]);
+    device
+}
+
+/// RC-SB-2: a later store, of an engine with one zone of superblocks or with two, is never taken for the earlier one.
+#[test]
+fn a_second_zone_is_of_the_store_or_empty() {
+    for seed in seeds(100) {
+        Sim::new(seed).run(move |rt| async move {
+            let volatile_cache = seed % 2 == 0;
+            let survival = if volatile_cache { Survival::AnySubset } else { Survival::Prefix };
+            let later = Superblock { store: StoreId(4), ..superblock() };
+            for pair in [true, false] {
+                let device = with_pair(&rt, volatile_cache).await;
+                let cuts = device.cut_at_every_command(seed, survival);
+                let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+                match pair {
+                    true => drop(write_superblock_pair(&shared, ZoneId(0), &later).await.unwrap()),
+                    false => write_superblock(&shared, ZoneId(0), &later).await.unwrap(),
+                }
+                for (command, image) in cuts.take() {
+                    let cut: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));
+                    match find_superblock(&cut, ZoneId(0)).await {
+                        Ok(found) if found.superblock == later => {}
+                        Ok(found) => assert_eq!((found.zone, found.superblock), (ZoneId(0), superblock())),
+                        Err(SuperblockError::NotFormatted) => {}
+                        Err(error) => panic!("seed {seed}, cut at command {}: {error}", command.number),
+                    }
+                }
+                let image = device.image();
+                (0..2).for_each(|block| spoil(&image, block));
+                let spoilt: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));
+                let found = read_superblock(&spoilt, ZoneId(0)).await.map_err(drop);
+                assert_eq!(found, if pair { Ok(later.clone()) } else { Err(()) }, "seed {seed}");
+            }
+        });
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Zone {
+    Good,
+    /// One copy of two.
+    Half,
+    Rotten,
+    Unreadable,
+    Offline,
+    Empty,
+}
+
+/// RC-SB-3: whatever became of the two zones, a good copy is found, and a drive that cannot be read is not said to hold no store.
+#[test]
+fn what_cannot_be_read_is_not_taken_for_none() {
+    use Zone::{Empty, Good, Half, Offline, Rotten, Unreadable};
+    for first in [Good, Half, Rotten, Unreadable, Offline, Empty] {
+        for second in [Good, Half, Rotten, Unreadable, Offline, Empty] {
+            Sim::new(1).run(move |rt| async move {
+                let image = with_pair(&rt, false).await.image();
+                for (zone, state) in [(0, first), (16, second)] {
+                    match state {
+                        Half => spoil(&image, zone),
+                        Rotten => (0..2).for_each(|block| spoil(&image, zone + block)),
+                        _ => {}
+                    }
+                }
+                let device = SimDevice::new(&rt, &image);
+                for (zone, state) in [(0, first), (1, second)] {
+                    let (at, medium) = (Lba(zone * 16), device.medium());
+                    match state {
+                        Good | Half | Rotten => {}
+                        Unreadable => medium.fail_reads(at, Blocks(2), None),
+                        Offline => medium.set_state(ZoneId(zone as u32), ZoneState::Offline),
+                        Empty => device.manage(ZoneId(zone as u32), shingle_zoned::ZoneOp::Reset).await.unwrap(),
+                    }
+                }
+                let shared: Rc<dyn ZonedDevice> = Rc::new(device);
+                let found = find_superblock(&shared, ZoneId(0)).await;
+                let (good, lost) = (|zone| matches!(zone, Good | Half), |zone| matches!(zone, Unreadable | Offline));
+                match found {
+                    Ok(found) => {
+                        assert_eq!(found.superblock, superblock());
+                        let (zone, state) = if good(first) { (0, first) } else { (1, second) };
+                        assert!(good(state) && found.zone == ZoneId(zone), "{first:?}, {second:?}");
+                        assert_eq!(found.bad_copies, if state == Half { vec![0] } else { vec![] });
+                    }
+                    Err(error) => {
+                        assert!(!good(first) && !good(second), "{first:?}, {second:?}: {error}");
+                        let expected = match error {
+                            SuperblockError::Device(_) => lost(first) || lost(second),
+                            SuperblockError::Corrupt => first == Rotten && !lost(second),
+                            SuperblockError::NotFormatted => first == Empty && !lost(second),
+                            _ => false,
+                        };
+                        assert!(expected, "{first:?}, {second:?}: {error}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// A drive whose second zone fails has one zone of superblocks, unless an earlier store is in the other for good.
+#[test]
+fn a_second_zone_that_cannot_be_written_is_done_without() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        Sim::new(1).run(move |rt| async move {
+            let blank = SimDevice::new(&rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(16), 4, 0, 4)));
+            let used = with_pair(&rt, false).await;
+            let later = Superblock { store: StoreId(4), ..superblock() };
+            for (device, takes) in [(blank, true), (used, state == ZoneState::Offline)] {
+                device.medium().set_state(ZoneId(1), state);
+                let shared: Rc<dyn ZonedDevice> = Rc::new(device);
+                let written = write_superblock_pair(&shared, ZoneId(0), &later).await;
+                assert_eq!(written.ok(), takes.then(|| vec![ZoneId(0)]));
+                let found = read_superblock(&shared, ZoneId(0)).await.unwrap();
+                assert_eq!(found, if takes { later.clone() } else { superblock() });
             }
         });
     }

@@ -65,7 +65,7 @@ impl ZoneFiles {
         let state = self.engine().state.borrow();
         let mut left = vec![(ROOT, String::new())];
         while let Some((dir, path)) = left.pop() {
-            for (name, child) in state.tree.dir(dir).into_iter().flat_map(|dir| &dir.entries) {
+            for (name, child) in state.tree.dir(dir).into_iter().flat_map(|dir| dir.entries.iter()) {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
                 match *child {
                     Child::Dir(dir) => left.push((dir, path)),

@@ -5,34 +5,33 @@
 //!   free once the journal says so durably.
 //! - ZF-CLEAN-2: copies that were given up are garbage, whenever they are written: no block counts as live that no file has.
 //!   (`no_block_is_live_that_no_file_has`)
+//! - ZF-CLEAN-3: what cannot be read stays where it is, with whole records, and all else leaves: nothing is lost that was readable, and nothing that
+//!   cannot be read now is given up, or passes for anything else. (`a_zone_that_fails_costs_only_what_cannot_be_read`)
+//! - ZF-CLEAN-4: a zone that keeps such records is tried again from time to time, and more often while writers wait for room.
+//!   (`a_block_that_is_readable_again_lets_its_zone_go`)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use bytes::Bytes;
 use shingle_base::ZoneId;
 
 use crate::config::FileKind;
+use crate::copy::{Copied, Moved};
 use crate::engine::{After, Engine};
 use crate::error::{FilesErrorKind, FilesResult};
 use crate::extent::{Extent, Extents};
 use crate::format::Op;
 use crate::state::State;
-use crate::write::{COPIES, Copying, Piece, Target};
 use crate::zones::Zone;
 
 /// Bytes that are copied before the journal hears of them.
 const BATCH_BYTES: u64 = 16 << 20;
 
+/// Records that cannot be read before a cleaning of a zone ends: a disk may take seconds for each.
+const UNREADABLE_MAX: u64 = 16;
+
 /// Extents that are looked at in one step.
 const STEP: usize = 16_384;
-
-/// An extent that is copied.
-struct Moved {
-    serial: u64,
-    from: Extent,
-    copies: Rc<Copying>,
-}
 
 impl Engine {
     /// The zone to be emptied next, if one has to be: that which wins most for the copies that it costs, and which has rested longest. Zones
@@ -63,28 +62,37 @@ impl Engine {
         worth.max_by_key(|(_, zone)| score(zone)).map(|(zone, _)| zone)
     }
 
-    /// Copies all that lives in a zone elsewhere.
+    /// Copies all that lives in a zone elsewhere, around what cannot be read. (ZF-CLEAN-3)
     pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> FilesResult<()> {
         let pin = self.state.borrow().zones.pin(victim);
-        let (mut unreadable, mut no_room, mut given) = (false, false, 0);
+        let (mut unreadable, mut no_room, mut given) = (0, false, 0);
         let mut batch: Vec<Moved> = Vec::new();
         let mut batched = 0;
-        for (serial, extent) in self.extents_in(victim).await {
-            match self.copy(serial, extent).await {
-                Ok(Some(moved)) => {
-                    batched += extent.length;
-                    batch.push(moved);
+        let mut left = self.extents_in(victim).await;
+        while let Some((serial, extent)) = left.pop_front() {
+            if unreadable >= UNREADABLE_MAX {
+                left.push_front((serial, extent));
+                break;
+            }
+            let moved = match self.copy(serial, extent).await {
+                Ok(Copied::Whole(moved)) => Some(moved),
+                Ok(Copied::Gone) => None,
+                Ok(Copied::Around { front, hole, rest }) => {
+                    unreadable += hole.records();
+                    if let Some(rest) = rest {
+                        left.push_front((serial, rest));
+                    }
+                    front
                 }
-                Ok(None) => {}
-                Err(error) if error.kind == FilesErrorKind::Unavailable => return Err(error),
                 Err(error) if error.kind == FilesErrorKind::NoSpace => {
                     no_room = true;
                     break;
                 }
-                Err(error) => {
-                    tracing::warn!(%victim, %error, "some bytes cannot be copied out of a zone");
-                    unreadable = true;
-                }
+                Err(error) => return Err(error),
+            };
+            if let Some(moved) = moved {
+                batched += moved.from.length;
+                batch.push(moved);
             }
             if batched >= BATCH_BYTES {
                 given += self.give(std::mem::take(&mut batch)).await?;
@@ -93,11 +101,12 @@ impl Engine {
         }
         given += self.give(batch).await?;
         drop(pin);
-        let mut state = self.state.borrow_mut();
-        state.counters.cleaned += u64::from(!unreadable && !no_room);
-        if unreadable {
-            state.zones.note_stuck(victim);
+        if unreadable > 0 {
+            // The next cleaning begins with what this one did not come to.
+            self.note_stuck(victim, left.front().map(|(serial, extent)| (*serial, extent.offset)));
         }
+        let mut state = self.state.borrow_mut();
+        state.counters.cleaned += u64::from(unreadable == 0 && !no_room);
         if let Some(own) = state.zones.own_mut(victim) {
             // Nothing moved: entries that are on their way free its blocks, or nobody can.
             own.tried |= no_room || given == 0;
@@ -107,7 +116,8 @@ impl Engine {
 
     /// Extents of files in a closed zone. Those of all files are gone through, some in a step: 200,000 tables take less time than the drive
     /// takes to read a block. None comes to the zone meanwhile, and one that goes is found out when it is copied.
-    async fn extents_in(&self, zone: ZoneId) -> Vec<(u64, Extent)> {
+    /// They begin where the last cleaning ended.
+    async fn extents_in(&self, zone: ZoneId) -> VecDeque<(u64, Extent)> {
         let (mut found, mut from) = (Vec::new(), Some(0));
         while let Some(next) = from {
             from = self.state.borrow().tree.some_extents(next, STEP, |serial, extent| {
@@ -119,59 +129,11 @@ impl Engine {
                 self.rt.yield_now().await;
             }
         }
-        found
-    }
-
-    /// Copies an extent. `None` if its file has it no more.
-    async fn copy(self: &Rc<Self>, serial: u64, from: Extent) -> FilesResult<Option<Moved>> {
-        let copies = Rc::new(Copying::default());
-        let most = u64::from(self.drive.layout.record_bytes);
-        let mut at = from.offset;
-        while at < from.end() {
-            let has = self.state.borrow().tree.file(serial).is_some_and(|node| node.extents.has(&from));
-            if !has {
-                self.discard(&copies);
-                return Ok(None);
-            }
-            let end = from.end().min(at + most);
-            let part = match self.read_range(serial, from, at, end).await {
-                Ok(part) => Bytes::from(part),
-                Err(error) => {
-                    self.finish(&copies, at - from.offset).await;
-                    self.discard(&copies);
-                    return Err(error);
-                }
-            };
-            let target = Target::Copy(copies.clone());
-            self.enqueue(COPIES, Piece { serial, offset: at, length: end - at, data: vec![part], target });
-            at = end;
-        }
-        self.finish(&copies, from.length).await;
-        let failed = copies.failed.borrow().clone();
-        if let Some(error) = failed {
-            self.discard(&copies);
-            return Err(error);
-        }
-        Ok(Some(Moved { serial, from, copies }))
-    }
-
-    /// Waits until the first `sent` bytes of copies are written, or have failed.
-    async fn finish(&self, copies: &Copying, sent: u64) {
-        loop {
-            let landed = copies.landed.notified();
-            let placed: u64 = copies.placed.borrow().iter().map(|extent| extent.length).sum();
-            if placed >= sent || copies.failed.borrow().is_some() || self.state.borrow().stopped.is_some() {
-                return;
-            }
-            landed.await;
-        }
-    }
-
-    /// Nobody needs these copies, written or not. (ZF-CLEAN-2)
-    fn discard(&self, copies: &Copying) {
-        copies.abandoned.set(true);
-        let placed = std::mem::take(&mut *copies.placed.borrow_mut());
-        self.state.borrow_mut().free(placed.iter().map(|extent| (extent.zone, extent.blocks())));
+        let begins = self.state.borrow().zones.get(zone).map_or((0, 0), |entry| entry.own.from);
+        // Those of a file are in order, too.
+        let behind = found.partition_point(|(serial, extent)| (*serial, extent.offset) < begins);
+        found.rotate_left(behind);
+        found.into()
     }
 
     /// Gives copies to their files (ZF-CLEAN-1). Returns the number of those that still needed them.

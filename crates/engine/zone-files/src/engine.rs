@@ -3,6 +3,8 @@
 //! # Invariants
 //! - ZF-JOURNAL-1: state changes in the step in which its entry takes its place in the journal, so that entries and state have one order;
 //!   blocks become free once the entry that takes them from their file is durable.
+//! - ZF-JOURNAL-2: if no checkpoint makes room in the journal, the files stop: whoever waits hears why, and nothing is tried for ever.
+//! - ZF-JOURNAL-3: no step of a checkpoint grows with the number of files, so that syncs go on beside it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -18,6 +20,15 @@ use crate::drive::Drive;
 use crate::error::{FilesError, FilesErrorKind, FilesResult};
 use crate::format::{Op, encode};
 use crate::state::State;
+
+/// Operations of a checkpoint that are made in one step.
+const STEP: usize = 1024;
+
+/// Checkpoints that are tried for room in the journal: entries of others may take the room that one has made.
+const ROOM_TRIES: u32 = 4;
+
+/// Checkpoints that the keeper writes without an entry between them: a log with few zones asks for one for ever.
+const IDLE_CHECKPOINTS: u32 = 2;
 
 /// Wakes of tasks.
 #[derive(Default)]
@@ -48,6 +59,8 @@ pub(crate) struct Engine {
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
     checkpoints: Joint<FilesResult<()>>,
+    /// Checkpoints since the last entry.
+    idle_checkpoints: Cell<u32>,
     pub(crate) state: RefCell<State>,
     pub(crate) wakes: Wakes,
     /// Nothing is written: the files were opened for reading alone.
@@ -71,7 +84,21 @@ impl Engine {
             let checkpoints = Joint::of(this.clone(), Self::write_checkpoint, || Err(FilesError::closed()));
             let (keeper, state) = (Keeper::new(state.zones.keeper()), RefCell::new(state));
             let (rt, wakes, read_only, closing) = (rt.clone(), Wakes::default(), Cell::new(false), Cell::new(false));
-            Self { rt, options, drive, sequence, log, checkpoints, state, wakes, read_only, closing, keeper }
+            let idle_checkpoints = Cell::new(0);
+            Self {
+                rt,
+                options,
+                drive,
+                sequence,
+                log,
+                checkpoints,
+                idle_checkpoints,
+                state,
+                wakes,
+                read_only,
+                closing,
+                keeper,
+            }
         })
     }
 
@@ -89,6 +116,7 @@ impl Engine {
         let number = self.sequence.next();
         let (appended, engine) = (self.log.append(encode(ops), number), self.clone());
         self.state.borrow_mut().counters.entries += 1;
+        self.idle_checkpoints.set(0);
         self.rt.spawn_detached(async move {
             match appended.await {
                 Ok(()) => engine.settle(number, after),
@@ -133,16 +161,26 @@ impl Engine {
         }
     }
 
-    /// Waits until the journal takes entries.
+    /// Waits until the journal takes entries. (ZF-JOURNAL-2)
     pub(crate) async fn journal_room(&self) -> FilesResult<()> {
-        while !self.log.has_journal_room() {
-            self.checkpoint().await?;
-            if !self.log.has_journal_room() {
-                let text = "too few of the zones for metadata can be written to";
-                return Err(FilesError::new(FilesErrorKind::Device, text));
+        for _ in 0..ROOM_TRIES {
+            if self.log.has_journal_room() {
+                return Ok(());
             }
+            self.checkpoint().await?;
         }
-        Ok(())
+        if self.log.has_journal_room() {
+            return Ok(());
+        }
+        let text = "too few of the zones for metadata can be written to";
+        let failure = FilesError::new(FilesErrorKind::Device, text);
+        self.stop(&failure);
+        Err(failure)
+    }
+
+    /// True if it is time for a checkpoint, and one may help.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.log.needs_checkpoint() && self.idle_checkpoints.get() < IDLE_CHECKPOINTS
     }
 
     /// Fails where a checkpoint of all metadata, with so many bytes and extents more, would have no room.
@@ -168,18 +206,19 @@ impl Engine {
     }
 
     async fn write_parts(self: &Rc<Self>) -> FilesResult<()> {
-        // One step: entries before the start are in these operations, and those behind it are not.
-        let (begun, ops) = (self.log.begin_checkpoint(), self.state.borrow().ops());
+        // One step: entries before the start are in this snapshot, and those behind it are not.
+        let (begun, snapshot) = (self.log.begin_checkpoint(), self.state.borrow().snapshot());
         let mut writer = begun.await?;
         let part_max = self.log.part_max();
         let mut part = Vec::new();
-        for (number, op) in ops.iter().enumerate() {
-            let bytes = encode(std::slice::from_ref(op));
+        for (number, op) in snapshot.ops().enumerate() {
+            let bytes = encode(std::slice::from_ref(&op));
             if !part.is_empty() && part.len() + bytes.len() > part_max {
                 writer.part(std::mem::take(&mut part)).await?;
             }
             part.extend(bytes);
-            if number % 4096 == 4095 {
+            if number % STEP == STEP - 1 {
+                // ZF-JOURNAL-3.
                 self.rt.yield_now().await;
             }
         }
@@ -189,6 +228,7 @@ impl Engine {
         // Records that the operations name were written before the parts were, and the log flushes each part before the next (RC-LOG-5).
         writer.finish().await?;
         self.state.borrow_mut().counters.checkpoints += 1;
+        self.idle_checkpoints.update(|idle| idle + 1);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! - ZF-EXT-1: extents of a file follow each other from byte 0 to its size, without gaps; a gap is an extent that is lost.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use shingle_base::ZoneId;
 use shingle_record::sliced_record_blocks;
@@ -64,7 +65,7 @@ impl Extent {
         self.offset + self.length
     }
 
-    fn records(&self) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
         if self.is_lost() { 0 } else { self.length.div_ceil(u64::from(self.record.max(1))) }
     }
 
@@ -102,6 +103,25 @@ impl Extent {
             length,
             block: self.block + (number * record_blocks(self.record)) as u32,
         }
+    }
+
+    /// The end of as many whole records as have `most` bytes, from byte `at` on, at which one begins: of one at least.
+    pub(crate) fn records_end(&self, at: u64, most: u64) -> u64 {
+        let record = u64::from(self.record.max(1));
+        self.end().min(at + (most / record).max(1) * record)
+    }
+
+    /// The parts of it before, in and behind some of its records, which are these bytes of the file. `None` where records cannot be cut.
+    pub(crate) fn around(&self, records: &Range<u64>) -> Option<(Option<Self>, Self, Option<Self>)> {
+        let front = (records.start > self.offset).then(|| self.before(records.start));
+        let inside = self.behind(records.start)?.before(records.end);
+        let rest = if records.end < self.end() { Some(self.behind(records.end)?) } else { None };
+        debug_assert!(
+            front.map_or(0, |front| front.blocks()) + inside.blocks() + rest.map_or(0, |rest| rest.blocks())
+                == self.blocks(),
+            "parts of an extent have its records"
+        );
+        Some((front, inside, rest))
     }
 
     /// The part before byte `at` of the file, which lies inside.
@@ -306,6 +326,27 @@ mod tests {
         assert_eq!((extents.iter().count(), extents.size()), (2, 17_000));
         extents.truncate(0);
         assert_eq!((extents.len(), extents.size()), (0, 0));
+    }
+
+    #[test]
+    fn records_are_taken_out_of_an_extent() {
+        let mut extents = Extents::default();
+        (0..3).for_each(|number| extents.push(record(number * 8_000, 8_000, number as u32 * 2)));
+        extents.push(record(24_000, 5, 6));
+        let whole = *extents.iter().next().unwrap();
+        assert_eq!(
+            [1, 8_000, 15_999, 16_000, 99_000].map(|most| whole.records_end(8_000, most)),
+            [16_000, 16_000, 16_000, 24_000, 24_005]
+        );
+        let behind = |at| whole.behind(at).unwrap();
+        assert_eq!(whole.around(&(0..8_000)), Some((None, whole.before(8_000), Some(behind(8_000)))));
+        assert_eq!(
+            whole.around(&(8_000..24_000)),
+            Some((Some(whole.before(8_000)), behind(8_000).before(24_000), Some(record(24_000, 5, 6))))
+        );
+        assert_eq!(whole.around(&(24_000..24_005)), Some((Some(whole.before(24_000)), record(24_000, 5, 6), None)));
+        assert_eq!(whole.around(&(0..24_005)), Some((None, whole, None)));
+        assert_eq!((whole.around(&(1..8_000)), whole.around(&(0..8_001))), (None, None));
     }
 
     #[test]

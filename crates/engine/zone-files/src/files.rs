@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use shingle_base::{Blocks, StoreId};
-use shingle_record::{InUse, MetaLog, SequenceSource, check_unused, write_superblock};
+use shingle_record::{InUse, MetaLog, SequenceSource, check_unused, write_superblock_pair};
 use shingle_runtime::{Runtime, UnixTime};
 use shingle_zone_kit::give_up_active;
 use shingle_zoned::{ZoneOp, ZonedDevice};
@@ -19,7 +19,7 @@ use crate::layout::Layout;
 use crate::names::Place;
 use crate::recovery::{RecoveryReport, find};
 use crate::stats::FilesStats;
-use crate::tree::Child;
+use crate::tree::{Child, parts};
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub struct DirEntry {
 /// A lock on a path, until it is dropped. It lives in memory: the drive has one owner.
 pub struct FileLock {
     engine: Rc<Engine>,
-    path: String,
+    place: Vec<String>,
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        self.engine.state.borrow_mut().locks.remove(&self.path);
+        self.engine.state.borrow_mut().locks.remove(&self.place);
     }
 }
 
@@ -76,9 +76,14 @@ impl ZoneFiles {
             return Err(FilesError::new(FilesErrorKind::Device, text));
         }
         // Last, so that a format that was cut short leaves no store.
-        write_superblock(&dev, layout.superzone, &superblock).await?;
+        let written = write_superblock_pair(&dev, layout.superzone(), &superblock).await?;
+        if written.len() < layout.superzones.len() {
+            tracing::warn!("a zone of superblocks can be written no more: the store has one");
+        }
         if geometry.active_zones_max.is_some() {
-            dev.manage(layout.superzone, ZoneOp::Finish).await?;
+            for zone in written {
+                dev.manage(zone, ZoneOp::Finish).await?;
+            }
         }
         Ok(store)
     }
@@ -211,7 +216,7 @@ impl ZoneFiles {
                 let text = format!("`{}` is a file, not a directory", shown(path));
                 return Err(FilesError::new(FilesErrorKind::NotDirectory, text));
             };
-            let entries = state.tree.dir(dir).into_iter().flat_map(|dir| &dir.entries);
+            let entries = state.tree.dir(dir).into_iter().flat_map(|dir| dir.entries.iter());
             entries.map(|(name, child)| (name.clone(), *child)).collect()
         };
         let entry = |(name, child)| match child {
@@ -241,15 +246,20 @@ impl ZoneFiles {
         self.engine.set_modified(path, time).await
     }
 
-    /// Locks a path, whether or not there is such a file.
+    /// Locks a path, whether or not there is such a file. Paths that lead to one file have one lock: `a`, `/a` and `./a`. (ZF-TREE-3)
     ///
     /// # Errors
-    /// `Locked` if another has the lock.
+    /// `Locked` if another has the lock; `Invalid` for a path with `..`, which leads nowhere.
     pub fn lock(&self, path: &str) -> FilesResult<FileLock> {
-        if !self.engine.state.borrow_mut().locks.insert(path.to_owned()) {
+        let place: Vec<String> = parts(path).map(str::to_owned).collect();
+        if place.iter().any(|part| part == "..") {
+            let text = format!("`{}` leads nowhere: no path has `..`", shown(path));
+            return Err(FilesError::new(FilesErrorKind::Invalid, text));
+        }
+        if !self.engine.state.borrow_mut().locks.insert(place.clone()) {
             return Err(FilesError::new(FilesErrorKind::Locked, format!("`{}` is locked by another", shown(path))));
         }
-        Ok(FileLock { engine: self.engine.clone(), path: path.to_owned() })
+        Ok(FileLock { engine: self.engine.clone(), place })
     }
 
     /// Writes a checkpoint: the next opening reads what was written since.
@@ -315,7 +325,7 @@ impl ZoneFiles {
 const KEPT_FREE: u64 = 4;
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> FilesResult<()> {
-    check_unused(dev, layout.superzone).await.map_err(|error| match error {
+    check_unused(dev, layout.superzone()).await.map_err(|error| match error {
         InUse::Device(error) => error.into(),
         InUse::Holds(words) => {
             let next = "if nobody needs it, force the format (`shingle files format --force`)";

@@ -23,18 +23,19 @@ impl Engine {
         };
         // An error has stopped the files, and all have been told.
         let (runs, step) = (|| self.state.borrow().stopped.is_none(), async || self.keep_once().await);
-        self.keeper.keep(runs, step, async |woken| woken.await, told).await;
+        self.keeper.keep(runs, step, async |woken| self.rest(woken).await, told).await;
     }
 
     /// One thing that is to be done. False if there is none.
     async fn keep_once(self: &Rc<Self>) -> FilesResult<bool> {
-        if self.log.needs_checkpoint() {
+        if self.wants_checkpoint() {
             self.checkpoint().await?;
             return Ok(true);
         }
         if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
             return Ok(true);
         }
+        self.retry_stuck();
         if let Some(victim) = self.victim() {
             self.clean(victim).await?;
             return Ok(true);

@@ -11,7 +11,7 @@ use shingle_zoned::Geometry;
 
 use crate::config::FormatOptions;
 use crate::error::{FilesError, FilesErrorKind, FilesResult};
-use crate::format::Superblock;
+use crate::format::{Superblock, VERSION, superzones};
 
 /// Blocks of a record at most, on drives with large zones: 1 MiB.
 const RECORD_BLOCKS: u64 = 256;
@@ -31,7 +31,8 @@ const OPEN_MIN: u32 = OTHERS + 3;
 /// Use of a drive's zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    pub(crate) superzone: ZoneId,
+    /// Zones of superblocks: each has the superblock, with two copies. (ZF-SB-1)
+    pub(crate) superzones: Range<u32>,
     pub(crate) metazones: Range<u32>,
     pub(crate) data_zones: Range<u32>,
     /// Blocks that can be written in a zone.
@@ -61,14 +62,14 @@ impl Layout {
             metazones,
             record_blocks: RECORD_BLOCKS.min((capacity / 8).max(1)) as u32,
         };
-        Ok((Self::of(geometry, &block)?, block))
+        Ok((Self::of(geometry, &block, VERSION)?, block))
     }
 
-    /// The layout that a superblock tells.
+    /// The layout that a superblock of a version tells.
     ///
     /// # Errors
     /// `Invalid` if it is of another drive, or one that cannot be used.
-    pub(crate) fn of(geometry: &Geometry, block: &Superblock) -> FilesResult<Self> {
+    pub(crate) fn of(geometry: &Geometry, block: &Superblock, version: u32) -> FilesResult<Self> {
         let made = (block.zone_size, block.capacity, block.zone_count);
         let found = (geometry.zone_size.0, geometry.zone_capacity.0, geometry.zone_count);
         if made != found {
@@ -86,24 +87,30 @@ impl Layout {
             return invalid("the drive's zones are smaller than 64 KiB or larger than 4 TiB");
         }
         let first = geometry.conventional_zones;
-        let data = first.checked_add(1).and_then(|meta| meta.checked_add(block.metazones));
+        let supers = superzones(version);
+        let data = first.checked_add(supers).and_then(|meta| meta.checked_add(block.metazones));
         let Some(data) = data.filter(|data| data + DATA_ZONES_MIN <= geometry.zone_count) else {
             return invalid(format!(
                 "the drive has too few sequential zones: files need {} and {DATA_ZONES_MIN} for data",
-                block.metazones + 1
+                u64::from(block.metazones) + u64::from(supers)
             ));
         };
         if block.metazones < META_ZONES_MIN {
             return invalid(format!("the metadata log needs {META_ZONES_MIN} zones"));
         }
         Ok(Self {
-            superzone: ZoneId(first),
-            metazones: first + 1..data,
+            superzones: first..first + supers,
+            metazones: first + supers..data,
             data_zones: data..geometry.zone_count,
             zone_blocks: block.capacity as u32,
             record_bytes: sliced_capacity(Blocks(u64::from(block.record_blocks))).min(1 << 30) as u32,
             open_max: limit.map_or(LANES_MAX, |limit| (limit - OTHERS).min(LANES_MAX)),
         })
+    }
+
+    /// The first zone of superblocks, which is the first of the store.
+    pub(crate) fn superzone(&self) -> ZoneId {
+        ZoneId(self.superzones.start)
     }
 
     /// True if `zone` is a data zone.
@@ -136,10 +143,16 @@ mod tests {
         let geometry = Geometry::hm_smr(Blocks(65_536), 74_508, 800, 128);
         let (layout, block) = Layout::choose(&geometry, &FormatOptions::default()).unwrap();
         assert!(layout.metazones.len() < 40, "{layout:?}");
-        assert_eq!((layout.open_max, layout.superzone), (LANES_MAX, ZoneId(800)));
-        assert_eq!(Layout::of(&geometry, &block).unwrap(), layout);
+        assert_eq!((layout.open_max, layout.superzone()), (LANES_MAX, ZoneId(800)));
+        assert_eq!((layout.superzones.clone(), layout.metazones.start), (800..802, 802));
+        assert_eq!(Layout::of(&geometry, &block, VERSION).unwrap(), layout);
+        let first = Layout::of(&geometry, &block, 1).unwrap();
+        assert_eq!(
+            (first.superzones, first.metazones.start, first.data_zones.start),
+            (800..801, 801, layout.data_zones.start - 1)
+        );
         let other = Geometry::hm_smr(Blocks(65_536), 74_509, 800, 128);
-        assert_eq!(Layout::of(&other, &block).unwrap_err().kind, FilesErrorKind::Invalid);
+        assert_eq!(Layout::of(&other, &block, VERSION).unwrap_err().kind, FilesErrorKind::Invalid);
     }
 
     /// ZF-LIMIT-1.
@@ -151,5 +164,15 @@ mod tests {
         assert_eq!(choose(4).unwrap_err().kind, FilesErrorKind::Invalid);
         let small = Geometry::hm_smr(Blocks(64), 12, 0, 8);
         assert_eq!(Layout::choose(&small, &FormatOptions::default()).unwrap_err().kind, FilesErrorKind::Invalid);
+    }
+
+    /// 20 zones are enough, of any size: blue stores gave so many to their metadata, before version 2.
+    #[test]
+    fn twenty_zones_are_enough() {
+        for capacity in (16..2000).chain([4096, 16_384, 65_536, 524_288]) {
+            let geometry = |zones| Geometry::hm_smr(Blocks(capacity), zones, 0, 8);
+            let fewest = (1..40).find(|zones| Layout::choose(&geometry(*zones), &FormatOptions::default()).is_ok());
+            assert!(fewest.is_some_and(|fewest| fewest <= 20), "zones of {capacity} blocks: {fewest:?}");
+        }
     }
 }

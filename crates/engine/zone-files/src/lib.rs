@@ -8,12 +8,13 @@
 //! **Owns** the files on a drive: formats, names, extents, zones, cleaning, recovery. **Knows nothing of** databases above it.
 //!
 //! # Invariants
-//! Each module states its own: ZF-TREE of names, ZF-EXT of extents, ZF-LIMIT of the layout, ZF-JOURNAL of entries, ZF-LANE, ZF-WRITE,
+//! Each module states its own: ZF-TREE of names, ZF-PAGE of copies, ZF-EXT of extents, ZF-LIMIT of the layout, ZF-JOURNAL of entries, ZF-LANE, ZF-WRITE,
 //! ZF-SYNC, ZF-LOG and ZF-ROOM of writes, ZF-READ of reads, ZF-ZONE and ZF-RESET of zones, ZF-CLEAN of cleaning, ZF-REC of recovery.
 
 mod check;
 mod clean;
 mod config;
+mod copy;
 mod drive;
 mod engine;
 mod error;
@@ -25,6 +26,7 @@ mod identity;
 mod keeper;
 mod layout;
 mod names;
+mod paged;
 pub mod parse;
 mod payload;
 mod read;
@@ -32,6 +34,7 @@ mod recovery;
 mod state;
 mod stats;
 mod store;
+mod stuck;
 mod tree;
 mod write;
 mod zones;

@@ -9,7 +9,7 @@ use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesErrorKind, FilesResult, shown};
 use crate::format::Op;
 use crate::state::State;
-use crate::tree::{Child, Tree};
+use crate::tree::{Child, Tree, checked_name};
 
 /// Bytes that a name may add to a checkpoint.
 const NAME_BYTES: u64 = 512;
@@ -37,7 +37,7 @@ impl<'p> Place<'p> {
     pub(crate) fn in_tree(self, tree: &Tree) -> FilesResult<(u64, &'p str)> {
         match self {
             Self::Path(path) => tree.place(path),
-            Self::Flat(name) => Ok((crate::tree::ROOT, name)),
+            Self::Flat(name) => Ok((crate::tree::ROOT, checked_name(name)?)),
         }
     }
 

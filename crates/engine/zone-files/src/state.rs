@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
+use shingle_runtime::Instant;
 
 use crate::config::FileKind;
 use crate::error::{FilesError, FilesResult};
@@ -64,12 +65,14 @@ pub(crate) struct State {
     pub(crate) lanes: Lanes,
     /// Extents of all files.
     pub(crate) extents: u64,
-    /// Paths that are locked.
-    pub(crate) locks: BTreeSet<String>,
+    /// Paths that are locked, by their parts. (ZF-TREE-3)
+    pub(crate) locks: BTreeSet<Vec<String>>,
     /// The last journal entry that is durable.
     pub(crate) durable_entry: u64,
     /// Reason why the files have stopped, if they have.
     pub(crate) stopped: Option<FilesError>,
+    /// When some bytes could last not be copied, because they cannot be read. (ZF-CLEAN-4)
+    pub(crate) stuck_at: Option<Instant>,
     /// The keeper found nothing that would make room.
     pub(crate) full: bool,
     pub(crate) counters: Counters,
@@ -87,6 +90,7 @@ impl State {
             locks: BTreeSet::new(),
             durable_entry: 0,
             stopped: None,
+            stuck_at: None,
             full: false,
             counters: Counters::default(),
         }
@@ -152,21 +156,33 @@ impl State {
         }
     }
 
-    /// All metadata, as operations for a checkpoint.
-    pub(crate) fn ops(&self) -> Vec<Op> {
+    /// All metadata as they are now. One step, and a short one.
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let used = self.zones.iter().filter(|(_, zone)| zone.is_used());
-        let mut ops = Vec::new();
+        let mut zones = Vec::new();
         for (zone, entry) in used {
             let epoch = entry.epoch;
-            ops.push(Op::Open { zone, epoch, stream: entry.stream });
+            zones.push(Op::Open { zone, epoch, stream: entry.stream });
             if usize::from(entry.stream) == LOGS {
-                ops.push(Op::Covered { zone, epoch, block: entry.next });
+                zones.push(Op::Covered { zone, epoch, block: entry.next });
                 if entry.status == Status::Closed {
-                    ops.push(Op::Closed { zone, epoch, block: entry.next });
+                    zones.push(Op::Closed { zone, epoch, block: entry.next });
                 }
             }
         }
-        ops.extend(self.tree.ops());
-        ops
+        Snapshot { zones, tree: self.tree.clone() }
+    }
+}
+
+/// All metadata of one moment. (ZF-PAGE-2)
+pub(crate) struct Snapshot {
+    zones: Vec<Op>,
+    tree: Tree,
+}
+
+impl Snapshot {
+    /// Operations for a checkpoint, made one after the other.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op> {
+        self.zones.iter().cloned().chain(self.tree.ops())
     }
 }

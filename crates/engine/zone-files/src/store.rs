@@ -39,7 +39,7 @@ impl FileStore for ZoneFiles {
 
     fn names(&self) -> LocalStoreFuture<'_, Vec<String>> {
         let state = self.engine().state.borrow();
-        let names = state.tree.dir(ROOT).map(|dir| dir.entries.keys().cloned().collect());
+        let names = state.tree.dir(ROOT).map(|dir| dir.entries.iter().map(|(name, _)| name.clone()).collect());
         Box::pin(async move { Ok(names.unwrap_or_default()) })
     }
 }

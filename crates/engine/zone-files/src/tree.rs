@@ -3,8 +3,10 @@
 //! # Invariants
 //! - ZF-TREE-1: a file has as many names as its `links` says; one without names is in no directory, and lives for its handles alone.
 //! - ZF-TREE-2: the directories are one tree below the root.
+//! - ZF-TREE-3: what is known by a path is known by its parts, so that paths which lead to one file are one. A `..` is no part of any.
+//! - ZF-TREE-4: no entry of the journal has a name that no opening takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shingle_runtime::UnixTime;
 
@@ -12,6 +14,7 @@ use crate::config::{FileKind, WriteLifetime};
 use crate::error::{FilesError, FilesErrorKind, FilesResult, shown};
 use crate::extent::{Extent, Extents};
 use crate::format::{NAME_MAX, Op};
+use crate::paged::PagedMap;
 
 /// Number of the root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -32,7 +35,7 @@ pub(crate) enum Child {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dir {
     pub(crate) parent: u64,
-    pub(crate) entries: BTreeMap<String, Child>,
+    pub(crate) entries: PagedMap<String, Child>,
 }
 
 /// A file's metadata.
@@ -47,19 +50,20 @@ pub(crate) struct Node {
     pub(crate) extents: Extents,
 }
 
-/// All directories and files.
+/// All directories and files. A copy costs little, and stays as it is. (ZF-PAGE-2)
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    dirs: BTreeMap<u64, Dir>,
-    files: BTreeMap<u64, Node>,
+    dirs: PagedMap<u64, Dir>,
+    files: PagedMap<u64, Node>,
     /// Bytes of all names, with their entries' other fields.
     name_bytes: u64,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        let dirs = BTreeMap::from([(ROOT, Dir { parent: ROOT, entries: BTreeMap::new() })]);
-        Self { dirs, files: BTreeMap::new(), name_bytes: 0 }
+        let mut dirs = PagedMap::default();
+        dirs.insert(ROOT, Dir { parent: ROOT, entries: PagedMap::default() });
+        Self { dirs, files: PagedMap::default(), name_bytes: 0 }
     }
 }
 
@@ -88,7 +92,7 @@ impl Tree {
     /// number at which the next ones begin; `None` at the end.
     pub(crate) fn some_extents(&self, from: u64, most: usize, mut each: impl FnMut(u64, &Extent)) -> Option<u64> {
         let mut seen = 0;
-        for (serial, node) in self.files.range(from..) {
+        for (serial, node) in self.files.from(&from) {
             if seen >= most {
                 return Some(*serial);
             }
@@ -133,10 +137,10 @@ impl Tree {
     pub(crate) fn place<'p>(&self, path: &'p str) -> FilesResult<(u64, &'p str)> {
         let trimmed = path.trim_end_matches('/');
         let (dir, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
-        if name.is_empty() || name == "." || name == ".." || name.len() > NAME_MAX || name.contains('\0') {
-            let text = format!("`{}` is no name of a file: it has 1 to {NAME_MAX} bytes", shown(path));
-            return Err(FilesError::new(FilesErrorKind::Invalid, text));
+        if name == "." || name == ".." {
+            return Err(no_name(path));
         }
+        let name = checked_name(name)?;
         match self.find(dir)? {
             Child::Dir(parent) => Ok((parent, name)),
             Child::File(_) => Err(not_a_directory(path)),
@@ -167,15 +171,15 @@ impl Tree {
     pub(crate) fn apply(&mut self, op: &Op) -> Result<Option<u64>, Misfit> {
         match op {
             Op::MakeDir { serial, parent, name } => {
-                if self.dirs.contains_key(serial) || self.files.contains_key(serial) {
+                if self.dirs.has(serial) || self.files.has(serial) {
                     return Err(Misfit);
                 }
                 self.enter(*parent, name, Child::Dir(*serial))?;
-                self.dirs.insert(*serial, Dir { parent: *parent, entries: BTreeMap::new() });
+                self.dirs.insert(*serial, Dir { parent: *parent, entries: PagedMap::default() });
                 Ok(None)
             }
             Op::Create { serial, parent, name, kind, lifetime, time } => {
-                if self.dirs.contains_key(serial) || self.files.contains_key(serial) {
+                if self.dirs.has(serial) || self.files.has(serial) {
                     return Err(Misfit);
                 }
                 let lost = self.vacate(*parent, name)?;
@@ -273,33 +277,45 @@ impl Tree {
         Ok(lost)
     }
 
-    /// Operations that make all this, for a checkpoint: what has no name is left out.
-    pub(crate) fn ops(&self) -> Vec<Op> {
-        let mut ops = Vec::new();
-        let mut made = std::collections::BTreeSet::new();
-        let mut left = vec![ROOT];
-        while let Some(parent) = left.pop() {
-            for (name, child) in self.dirs.get(&parent).into_iter().flat_map(|dir| &dir.entries) {
-                let name = name.clone();
-                match *child {
-                    Child::Dir(serial) => {
-                        left.push(serial);
-                        ops.push(Op::MakeDir { serial, parent, name });
-                    }
-                    Child::File(serial) if !made.insert(serial) => ops.push(Op::Link { serial, parent, name }),
-                    Child::File(serial) => {
-                        let Some(node) = self.files.get(&serial) else { continue };
-                        let (kind, lifetime, time) = (node.kind, node.lifetime, node.created);
-                        ops.push(Op::Create { serial, parent, name, kind, lifetime, time });
-                        ops.push(Op::Modified { serial, time: node.modified });
-                        let extents: Vec<Extent> = node.extents.iter().copied().collect();
-                        // Several operations, so that none is longer than a part of a checkpoint.
-                        for some in extents.chunks(EXTENTS_MAX) {
-                            ops.push(Op::Place { serial, time: node.modified, extents: some.to_vec() });
-                        }
+    /// Operations that make all this, for a checkpoint: what has no name is left out. Each is made when it is asked for.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op> {
+        let (mut left, mut names) = (vec![ROOT], None);
+        // Each directory comes before its entries.
+        let entries = std::iter::from_fn(move || {
+            loop {
+                if let Some((parent, entries)) = &mut names {
+                    let entries: &mut Box<dyn Iterator<Item = (&String, &Child)>> = entries;
+                    if let Some((name, child)) = entries.next() {
+                        left.extend(if let Child::Dir(dir) = child { Some(*dir) } else { None });
+                        return Some((*parent, name, *child));
                     }
                 }
+                let parent = left.pop()?;
+                names = self.dirs.get(&parent).map(|dir| (parent, Box::new(dir.entries.iter()) as Box<_>));
             }
+        });
+        // Files that have several names, and one of them already.
+        let mut made = BTreeSet::new();
+        entries.flat_map(move |(parent, name, child)| self.ops_of_name(parent, name, child, &mut made))
+    }
+
+    fn ops_of_name(&self, parent: u64, name: &str, child: Child, made: &mut BTreeSet<u64>) -> Vec<Op> {
+        let name = name.to_owned();
+        let serial = match child {
+            Child::Dir(serial) => return vec![Op::MakeDir { serial, parent, name }],
+            Child::File(serial) => serial,
+        };
+        let Some(node) = self.files.get(&serial) else { return Vec::new() };
+        if node.links > 1 && !made.insert(serial) {
+            return vec![Op::Link { serial, parent, name }];
+        }
+        let (kind, lifetime, time) = (node.kind, node.lifetime, node.created);
+        let mut ops = vec![Op::Create { serial, parent, name, kind, lifetime, time }];
+        ops.push(Op::Modified { serial, time: node.modified });
+        let extents: Vec<Extent> = node.extents.iter().copied().collect();
+        // Several operations, so that none is longer than a part of a checkpoint.
+        for some in extents.chunks(EXTENTS_MAX) {
+            ops.push(Op::Place { serial, time: node.modified, extents: some.to_vec() });
         }
         ops
     }
@@ -307,7 +323,7 @@ impl Tree {
     /// ZF-TREE-1, by a count of all names.
     pub(crate) fn links_agree(&self) -> bool {
         let mut counted = BTreeMap::<u64, u32>::new();
-        for child in self.dirs.values().flat_map(|dir| dir.entries.values()) {
+        for (_, child) in self.dirs.iter().flat_map(|(_, dir)| dir.entries.iter()) {
             if let Child::File(serial) = child {
                 *counted.entry(*serial).or_default() += 1;
             }
@@ -319,9 +335,20 @@ impl Tree {
 /// Extents of an operation at most.
 pub(crate) const EXTENTS_MAX: usize = 100;
 
-/// Names of a path.
-fn parts(path: &str) -> impl Iterator<Item = &str> {
+/// Names of a path. (ZF-TREE-3)
+pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
+}
+
+/// A name that an entry of the journal may have. (ZF-TREE-4)
+pub(crate) fn checked_name(name: &str) -> FilesResult<&str> {
+    let takes = (1..=NAME_MAX).contains(&name.len()) && !name.contains('\0');
+    if takes { Ok(name) } else { Err(no_name(name)) }
+}
+
+fn no_name(path: &str) -> FilesError {
+    let text = format!("`{}` is no name of a file: it has 1 to {NAME_MAX} bytes", shown(path));
+    FilesError::new(FilesErrorKind::Invalid, text)
 }
 
 fn not_a_directory(path: &str) -> FilesError {

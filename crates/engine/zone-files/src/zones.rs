@@ -10,6 +10,8 @@ pub(crate) use shingle_zone_kit::{Pin, Status, Vacated};
 pub(crate) struct Own {
     /// Nothing could be copied out of it, and nothing of it or of other zones has become free since.
     pub(crate) tried: bool,
+    /// File and byte at which the next cleaning begins: the last one met too much before them that cannot be read. (ZF-CLEAN-4)
+    pub(crate) from: (u64, u64),
 }
 
 /// A data zone.

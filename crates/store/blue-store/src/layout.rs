@@ -13,7 +13,7 @@ use crate::format::superblock::Superblock;
 use crate::options::{FormatOptions, Metadata};
 
 /// The fewest zones of metadata that files on zones take.
-const META_MIN: u32 = 20;
+const META_MIN: u32 = 21;
 
 /// Zones that the metadata may have open, of a drive that allows many.
 const META_OPEN: u32 = 8;

@@ -138,12 +138,15 @@ pub(crate) async fn of_zones(device: &Rc<dyn ZonedDevice>) -> Content {
             Content::Blue { store: found.store, formatted: found.formatted }
         }
         Ok(found) => Content::OtherEngine(found.engine),
-        Err(SuperblockError::NotFormatted) => {
+        Err(error @ (SuperblockError::NotFormatted | SuperblockError::Device(_))) => {
             // The caller names the drive in messages.
             let drive = ArrayDrive { name: "the drive".to_owned(), dev: device.clone() };
-            match shingle_array_store::array_of(&drive).await {
-                Ok(found) => found.map_or(Content::Nothing, Content::Array),
-                Err(error) => Content::Unknown(error.to_string()),
+            match (shingle_array_store::array_of(&drive).await, error) {
+                // One of an array's two superblock zones is enough, too.
+                (Ok(Some(array)), _) => Content::Array(array),
+                (Ok(None), SuperblockError::NotFormatted) => Content::Nothing,
+                (Ok(None), error) => Content::Unknown(error.to_string()),
+                (Err(error), _) => Content::Unknown(error.to_string()),
             }
         }
         Err(SuperblockError::NewerVersion(version)) => Content::Newer(version),

@@ -16,7 +16,15 @@ pub(crate) use superblock::Superblock;
 pub const ENGINE: u32 = 0x4C49_465A; // "ZFIL"
 
 /// The version of everything in this module.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+
+/// Versions that are read, and written on as they are. 1 has one zone of superblocks.
+pub(crate) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
+
+/// Zones of superblocks in a version.
+pub(crate) fn superzones(version: u32) -> u32 {
+    if version < 2 { 1 } else { 2 }
+}
 
 /// The type of data records.
 pub(crate) const DATA: RecordType = RecordType(0x0501);

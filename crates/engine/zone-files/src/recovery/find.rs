@@ -21,9 +21,9 @@ use crate::state::State;
 
 /// Finds the files on a drive. Writes nothing.
 pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> FilesResult<Found> {
-    let Identity { store, layout, bad_copies } = identity(&dev).await?;
+    let Identity { store, layout, superblocks } = identity(&dev).await?;
     let mut report = RecoveryReport::default();
-    report.mended.extend(bad_copies.iter().map(|&block| (layout.superzone, block)));
+    report.mended.extend(superblocks.bad());
     let sequence = SequenceSource::default();
     let config = log_config(store, &layout, options.recovery_depth.max(1));
     let (log, recovered) = MetaLog::open(rt, &dev, config, sequence.clone()).await?;
@@ -39,11 +39,11 @@ pub(crate) async fn find(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Option
     let endings = table(&drive, &loaded, &infos, &logs, &mut state, &mut report);
     let settles = !report.unknown.is_empty();
     let engine = Engine::new(rt, options, drive, sequence, log, state);
-    Ok(Found { engine, report, endings, settles })
+    Ok(Found { engine, report, endings, settles, superblocks })
 }
 
 /// All zones up to the last data zone.
 async fn reports(drive: &Drive) -> FilesResult<Vec<ZoneInfo>> {
-    let (first, end) = (drive.layout.superzone.0, drive.layout.data_zones.end);
+    let (first, end) = (drive.layout.superzones.start, drive.layout.data_zones.end);
     Ok(report_patiently(&drive.dev, ZoneId(first), end - first).await?)
 }

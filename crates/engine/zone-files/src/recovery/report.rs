@@ -9,7 +9,8 @@ use crate::error::{FilesError, FilesErrorKind, FilesResult};
 /// The findings of an opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Blocks of superblock and metadata log that were lost and made anew from others.
+    /// Blocks of superblocks and metadata log that were lost. Others stand for them; superblocks are made anew by an opening that writes,
+    /// where their zone can be reset.
     pub mended: Vec<(ZoneId, u32)>,
     /// Entries of the journal that were gone through.
     pub entries: u64,

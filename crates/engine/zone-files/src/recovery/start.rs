@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use shingle_base::ZoneId;
-use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState};
+use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, report_patiently};
 
 use super::load::{Known, Loaded};
 use super::report::RecoveryReport;
@@ -14,6 +14,7 @@ use crate::engine::{After, Engine};
 use crate::error::FilesResult;
 use crate::extent::Extent;
 use crate::format::Op;
+use crate::identity::Superblocks;
 use crate::state::State;
 use crate::write::{COPIES, LOGS, OWN};
 use crate::zones::{Status, Zone};
@@ -36,6 +37,7 @@ pub(crate) struct Found {
     pub(super) endings: Vec<Ending>,
     /// A checkpoint comes first.
     pub(super) settles: bool,
+    pub(super) superblocks: Superblocks,
 }
 
 /// Fills the zone table, and says what has to be done to zones. Extents in zones that hold nothing are lost.
@@ -148,9 +150,9 @@ impl Found {
 
     /// Makes durable what was found, and starts the keeper (ZF-REC-4).
     pub(crate) async fn start(self) -> FilesResult<(Rc<Engine>, RecoveryReport)> {
-        let Self { engine, report, endings, settles } = self;
+        let Self { engine, report, endings, settles, superblocks } = self;
         engine.flush().await?;
-        engine.settle_superzone().await?;
+        engine.settle_superzones().await?;
         engine.journal_room().await?;
         let mut last = 0;
         for ending in &endings {
@@ -169,6 +171,8 @@ impl Found {
                 }
             }
         }
+        // All that was found is durable, and zones that nobody writes are given back: a zone of superblocks may be open for a moment.
+        superblocks.mend(&engine.drive.dev).await;
         if settles {
             // The loss is for good: the checkpoint covers the blocks that were in question.
             engine.checkpoint().await?;
@@ -180,15 +184,17 @@ impl Found {
 }
 
 impl Engine {
-    /// A format that was cut short may have left the superblock's zone active.
-    async fn settle_superzone(&self) -> FilesResult<()> {
-        let zone = self.drive.layout.superzone;
-        let limited = self.drive.geometry.active_zones_max.is_some();
-        let info = shingle_zoned::report_patiently(&self.drive.dev, zone, 1).await?.first().copied();
-        if limited && info.is_some_and(|info| info.state.is_active()) {
+    /// A format or a mend that was cut short may have left zones of superblocks active.
+    async fn settle_superzones(&self) -> FilesResult<()> {
+        if self.drive.geometry.active_zones_max.is_none() {
+            return Ok(());
+        }
+        let zones = &self.drive.layout.superzones;
+        let infos = report_patiently(&self.drive.dev, ZoneId(zones.start), zones.len() as u32).await?;
+        for zone in infos.into_iter().filter(|info| info.state.is_active()).map(|info| info.zone) {
             // It counts against the drive's limits if it cannot be.
             if let Err(error) = self.drive.dev.manage(zone, ZoneOp::Finish).await {
-                tracing::warn!(%zone, %error, "the superblock's zone cannot be finished");
+                tracing::warn!(%zone, %error, "a superblock's zone cannot be finished");
             }
         }
         Ok(())

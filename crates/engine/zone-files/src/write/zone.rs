@@ -118,7 +118,10 @@ impl Engine {
             self.state.borrow_mut().zones.bury(zone);
             return Ok(());
         }
-        self.journal_room().await?;
+        if let Err(failure) = self.journal_room().await {
+            self.state.borrow_mut().zones.give_back(zone);
+            return Err(failure);
+        }
         let (epoch, stream) = (self.sequence.next(), stream_of(lane));
         {
             let mut state = self.state.borrow_mut();

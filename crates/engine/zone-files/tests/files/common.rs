@@ -11,14 +11,14 @@ use shingle_zoned::{Geometry, MemoryDevice};
 
 /// A small drive: a disk without a cache, an SSD, or a file.
 pub(crate) fn geometry(random: &mut Random) -> Geometry {
-    let zones = random.between(26, 40) as u32;
+    let zones = random.between(27, 41) as u32;
     let blocks = Blocks(random.between(24, 90));
     of_some_kind(random, zones, blocks)
 }
 
 /// A drive with so few zones that they are cleaned all the time.
 pub(crate) fn tight_geometry(random: &mut Random) -> Geometry {
-    let zones = random.between(21, 23) as u32;
+    let zones = random.between(22, 24) as u32;
     let blocks = Blocks(random.between(24, 60));
     of_some_kind(random, zones, blocks)
 }

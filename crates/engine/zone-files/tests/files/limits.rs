@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_base::Blocks;
-use shingle_sim::{Sim, contents, seeds};
-use shingle_zone_files::{CreateOptions, FileKind, WriteLifetime};
-use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
+use shingle_base::{Blocks, ZoneId};
+use shingle_sim::{Random, Sim, contents, seeds};
+use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, WriteLifetime};
+use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::common::{format, open};
 
@@ -75,4 +75,45 @@ fn a_large_table_has_its_zones_for_itself() {
         next.sync().await.unwrap();
         files.close().await.unwrap();
     });
+}
+
+/// ZF-JOURNAL-2: a drive on which the journal finds no room tells writers the reason, and writes no checkpoints for ever.
+#[test]
+fn a_journal_without_room_stops_the_files() {
+    for seed in seeds(24) {
+        Sim::new(seed).run(move |rt| async move {
+            let device = format(&rt, &Geometry::hm_smr(Blocks(64), 60, 0, 12)).await;
+            let (files, _) = open(&rt, &device).await.unwrap();
+            let (meta, mut random) = (files.data_zones().start, Random::new(seed));
+            // Enough for a checkpoint, and some of them for no journal.
+            let left = random.between(1, 5) as usize;
+            let reports = device.report(ZoneId(0), meta).await.unwrap();
+            let blank = |zone: &ZoneInfo| zone.written == Blocks::ZERO;
+            let broken: Vec<ZoneId> = reports.iter().filter(|zone| blank(zone)).map(|zone| zone.zone).collect();
+            for zone in broken.iter().rev().skip(left) {
+                device.medium().set_state(*zone, ZoneState::ReadOnly);
+            }
+            device.power_off_at(200_000);
+            let mut failed = None;
+            for number in 0..3000 {
+                let written = async {
+                    let file = files.create(&format!("f{}", number % 7), Default::default()).await?;
+                    file.append(vec![Bytes::from(contents(number, 0, 70_000))]).await?;
+                    file.sync().await
+                };
+                if let Err(error) = written.await {
+                    failed = Some(error);
+                    break;
+                }
+            }
+            let Some(error) = failed else { return };
+            let before = device.counts().commands;
+            rt.sleep(std::time::Duration::from_secs(3600)).await;
+            let commands = device.counts().commands;
+            assert!(commands < before + 100, "seed {seed}: {} commands after {error}", commands - before);
+            let refused = files.create("g", Default::default()).await.map(drop).unwrap_err();
+            assert_eq!(refused.kind, FilesErrorKind::Unavailable, "seed {seed}: {refused}");
+            assert!(refused.message.contains("too few of the zones for metadata"), "seed {seed}: {refused}");
+        });
+    }
 }

@@ -4,12 +4,14 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use shingle_base::ZoneId;
 use shingle_sim::lives::{Harm, Life, wear};
 use shingle_sim::{Medium, Random, Sim, seeds};
 use shingle_zone_files::{FilesError, FilesErrorKind};
 
 use crate::common::{format, geometry, open, tight_geometry};
 use crate::driver::{Broken, Driver, Verdict};
+use crate::superblocks;
 use crate::world::Worlds;
 
 /// Lives of files under faults whose effect is `most` at worst.
@@ -28,6 +30,9 @@ fn chain(seed: u64, most: Harm) {
     });
     let mut worlds = Worlds::default();
     let mut harm = Harm::None;
+    // One of the zones of superblocks fails in every way, and nobody notices (ZF-SB-1).
+    let mut fate = Random::new(seed ^ 0x5B);
+    let weak = ZoneId(geometry.conventional_zones + fate.below(2) as u32);
     for number in 0..6 {
         let life = Life::draw_up_to(most, &mut random, &data, geometry.zone_count, if tight { 3000 } else { 600 });
         harm = harm.max(life.harm);
@@ -77,6 +82,9 @@ fn chain(seed: u64, most: Harm) {
         });
         if random.chance(0.3) && most > Harm::None {
             harm = harm.max(wear(&mut random, &medium, &geometry, &data));
+        }
+        if fate.chance(0.3) {
+            superblocks::harm(&medium, &geometry, weak, superblocks::drawn(&mut fate));
         }
     }
 }

@@ -135,6 +135,27 @@ fn a_file_is_cut_and_goes_on() {
     });
 }
 
+/// ZF-TREE-3: a database that is opened by two spellings of its path is one.
+#[test]
+fn paths_of_one_file_have_one_lock() {
+    Sim::new(1).run(|rt| async move {
+        let (_, files) = fresh(&rt).await;
+        let refused = |path: &str| files.lock(path).err().map(|error| error.kind);
+        let lock = files.lock("/bench/LOCK").unwrap();
+        for path in ["bench/LOCK", "bench//LOCK", "/./bench/./LOCK", "bench/LOCK/"] {
+            assert_eq!(refused(path), Some(FilesErrorKind::Locked), "{path}");
+        }
+        assert_eq!((refused("bench"), refused("LOCK")), (None, None));
+        // The tree has no `..`, so nothing can be behind it.
+        assert_eq!(refused("x/../bench/LOCK"), Some(FilesErrorKind::Invalid));
+        files.make_dir("bench").await.unwrap();
+        files.make_dir("x").await.unwrap();
+        assert_eq!(files.stat("x/../bench").map_err(|error| error.kind), Err(FilesErrorKind::NotFound));
+        drop(lock);
+        assert_eq!(refused("./bench/LOCK"), None);
+    });
+}
+
 #[test]
 fn a_lock_has_one_owner() {
     run(async |files, _, _| {

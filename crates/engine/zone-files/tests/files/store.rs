@@ -32,6 +32,23 @@ fn names_are_flat_and_open_files_stay() {
     });
 }
 
+/// ZF-TREE-4: a name that no journal entry can have is refused, and does not make the drive one that cannot be opened.
+#[test]
+fn names_that_no_opening_takes_are_refused() {
+    Sim::new(1).run(|rt| async move {
+        let (device, files) = fresh(&rt).await;
+        FileStore::create(&files, "a").await.unwrap();
+        for name in ["", "a\0b", &"x".repeat(256)] {
+            let refused = FileStore::create(&files, name).await.map(drop).map_err(|error| error.kind);
+            assert_eq!(refused, Err(StoreErrorKind::Invalid), "{name:?}");
+            let refused = FileStore::rename(&files, "a", name).await.map_err(|error| error.kind);
+            assert_eq!(refused, Err(StoreErrorKind::Invalid), "{name:?}");
+        }
+        let (files, _) = open(&rt, &SimDevice::resume(&rt, device.kill())).await.unwrap();
+        assert_eq!(FileStore::names(&files).await.unwrap(), ["a"]);
+    });
+}
+
 #[test]
 fn a_drive_that_keeps_no_data_has_sizes_and_logs_all_the_same() {
     Sim::new(1).run(|rt| async move {

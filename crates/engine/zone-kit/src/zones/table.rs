@@ -159,6 +159,12 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         self.free.pop_front()
     }
 
+    /// Gives back a zone that was taken, is not opened, and is reset. It is the next that is taken.
+    pub fn give_back(&mut self, zone: ZoneId) {
+        self.add_free(zone, false);
+        self.feed(zone);
+    }
+
     /// Has a free zone taken before all others. False if it is not free.
     pub fn feed(&mut self, zone: ZoneId) -> bool {
         let Some(at) = self.free.iter().position(|&free| free == zone) else { return false };
@@ -219,6 +225,13 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         if let Some(entry) = self.entry(zone) {
             entry.stuck = true;
         }
+    }
+
+    /// No zone is stuck from now on, as bytes that could not be read may be readable again. Returns those that were.
+    pub fn unstick(&mut self) -> Vec<ZoneId> {
+        let stuck: Vec<ZoneId> = self.iter().filter(|(_, zone)| zone.stuck).map(|(zone, _)| zone).collect();
+        self.zones.iter_mut().for_each(|entry| entry.stuck = false);
+        stuck
     }
 
     /// Blocks that are written now: to be asked for before a flush, and [marked](Self::mark_durable) after it.

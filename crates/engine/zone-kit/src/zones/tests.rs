@@ -24,6 +24,9 @@ fn the_longest_free_zone_comes_first() {
     assert_eq!(table.take_free(), Some(ZoneId(7)));
     table.add_free(ZoneId(7), true);
     assert!(table.feed(ZoneId(8)) && !table.feed(ZoneId(6)));
+    let taken = table.take_free().unwrap();
+    assert_eq!((table.free(), taken), (2, ZoneId(8)));
+    table.give_back(taken);
     let order: Vec<_> = std::iter::from_fn(|| table.take_free()).map(|zone| zone.0).collect();
     assert_eq!(order, [8, 5, 7]);
     assert!(table.get(ZoneId(4)).is_none() && table.get(ZoneId(9)).is_none());
@@ -131,6 +134,8 @@ fn cleaners_choose_among_closed_zones_that_can_be_emptied() {
     assert_eq!(table.candidates().map(|(zone, _)| zone.0).collect::<Vec<_>>(), [6, 7]);
     table.note_stuck(ZoneId(6));
     assert_eq!(table.candidates().map(|(zone, _)| zone.0).collect::<Vec<_>>(), [7]);
+    assert_eq!((table.unstick(), table.unstick()), (vec![ZoneId(6)], vec![]));
+    assert_eq!(table.candidates().map(|(zone, _)| zone.0).collect::<Vec<_>>(), [6, 7]);
     *table.own_mut(ZoneId(7)).unwrap() = 9;
     assert_eq!(table.all_own_mut().map(|own| *own).max(), Some(9));
 }

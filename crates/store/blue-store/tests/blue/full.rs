@@ -117,7 +117,7 @@ fn scattered_objects_do_not_hold_zones() {
 fn reads_go_on_while_zones_are_emptied() {
     for seed in seeds(3) {
         Sim::new(seed).run(move |rt| async move {
-            let geometry = Geometry::hm_smr(Blocks(40), 34, 0, 12);
+            let geometry = Geometry::hm_smr(Blocks(40), 35, 0, 12);
             let device = format(&rt, &geometry).await;
             device.set_latency(std::time::Duration::from_micros(300));
             let cacheless = Options { cache_bytes: 0, ..options() };
@@ -194,7 +194,7 @@ fn cleaning_costs_little_with_spare_zones() {
 #[test]
 fn shared_bytes_are_moved_once() {
     Sim::new(1).run(|rt| async move {
-        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 32, 0, 12)).await;
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 33, 0, 12)).await;
         let (store, _) = Store::open(&rt, Rc::new(device), options()).await.unwrap();
         let info = collection(0, 0);
         store.create_collection(info).await.unwrap();
