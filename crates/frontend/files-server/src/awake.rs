@@ -13,7 +13,7 @@ pub(crate) const AWAKE: Duration = Duration::from_micros(200);
 /// Most waits that sleep at once after one that was awake in vain.
 const ASLEEP_MAX: u32 = 1024;
 
-/// Whether waits are worth being awake: each one in vain doubles the number of those that sleep at once before the next is tried.
+/// Decides whether a wait is worth being awake: each one in vain doubles the number of those that sleep at once before the next is tried.
 pub(crate) struct Awake {
     /// Waits that will sleep at once.
     asleep: AtomicU32,

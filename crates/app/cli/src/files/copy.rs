@@ -102,7 +102,7 @@ impl Restore {
     pub(crate) fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
             let files = opened(&self.drive, &rt, false).await?;
-            // What a database that was killed has flushed comes before what is new.
+            // New files come behind the ends of logs that a killed database left in memory.
             if let Err(error) = resume_logs(&files).await {
                 let _ = files.close().await;
                 return Err(named(&self.drive, &error).not_run());

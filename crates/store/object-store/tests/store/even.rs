@@ -95,7 +95,8 @@ fn measure(seed: u64, zones: &[u32], size: usize, bytes: usize, clients: usize) 
 #[test]
 fn drives_fill_in_proportion_to_their_size() {
     let cases: [&[u32]; 4] = [&[ZONES; 2], &[ZONES; 4], &[ZONES, ZONES / 2, ZONES / 4], &[ZONES / 4, ZONES]];
-    let loads = [(4 * KIB, 128 * MIB), (MIB, 8 * GIB), (8 * MIB, 2 * GIB)];
+    // So many that the objects of one drive which are under way at once are little of all it has.
+    let loads = [(4 * KIB, 128 * MIB), (MIB, 8 * GIB), (8 * MIB, 4 * GIB)];
     for (seed, zones) in (1..).zip(cases) {
         for (size, bytes) in loads {
             for clients in [1, 16] {
