@@ -1,5 +1,6 @@
 """Volumes that are recorded, kept by snapshots, grow and shrink."""
 
+import contextlib
 import json
 import os
 import random
@@ -89,7 +90,9 @@ def as_nobody(drive, question):
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.settimeout(30)
                 asking.connect(f"\0shingle-volume/file-{found.st_dev}-{found.st_ino}".encode())
-                asking.sendall(question)
+                with contextlib.suppress(BrokenPipeError):
+                    # The refusal may come before the question.
+                    asking.sendall(question)
                 os.write(writing, asking.recv(4096))
         finally:
             os._exit(0)
