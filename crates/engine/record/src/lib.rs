@@ -15,6 +15,7 @@ mod scan;
 mod sequence;
 mod slices;
 mod superblock;
+mod superblock_copies;
 mod zone_head;
 
 pub use frame::{frame, keep_metadata, keep_unless_hollow, record_blocks};
@@ -38,4 +39,5 @@ pub use superblock::{
     FoundSuperblock, SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, find_superblock, read_superblock,
     read_superblock_copies, write_superblock, write_superblock_pair, write_superblock_zone,
 };
+pub use superblock_copies::SuperblockCopies;
 pub use zone_head::{ZONE_HEAD, ZoneHead, frame_zone_head, read_zone_head};

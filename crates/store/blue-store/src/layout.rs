@@ -10,6 +10,7 @@ use shingle_zoned::{Geometry, Share};
 
 use crate::error::{BlueError, BlueResult};
 use crate::format::superblock::Superblock;
+use crate::format::{VERSION, superzones};
 use crate::options::{FormatOptions, Metadata};
 
 /// The fewest zones of metadata that files on zones take.
@@ -36,7 +37,8 @@ const SMALL: [u32; 2] = [64 << 10, 16 << 10];
 /// Use of a drive's zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    pub(crate) superzone: ZoneId,
+    /// Zones of superblocks. (BLU-SB-1)
+    pub(crate) superzones: Range<u32>,
     pub(crate) meta_zones: Range<u32>,
     pub(crate) data_zones: Range<u32>,
     pub(crate) meta_share: Share,
@@ -68,14 +70,14 @@ impl Layout {
             small: options.small_bytes.unwrap_or(SMALL[usize::from(ssd)]),
             metadata: options.metadata,
         };
-        Ok((Self::of(geometry, &block)?, block))
+        Ok((Self::of(geometry, &block, VERSION)?, block))
     }
 
-    /// The layout that a superblock tells.
+    /// The layout that a superblock of a version tells.
     ///
     /// # Errors
     /// `Invalid` if it is of another drive, or one that cannot be used.
-    pub(crate) fn of(geometry: &Geometry, block: &Superblock) -> BlueResult<Self> {
+    pub(crate) fn of(geometry: &Geometry, block: &Superblock, version: u32) -> BlueResult<Self> {
         let made = (block.zone_size, block.capacity, block.zone_count);
         let found = (geometry.zone_size.0, geometry.zone_capacity.0, geometry.zone_count);
         if made != found {
@@ -85,10 +87,11 @@ impl Layout {
             )));
         }
         let first = geometry.conventional_zones;
-        let data = first.checked_add(1).and_then(|first| first.checked_add(block.meta_zones));
+        let supers = superzones(version);
+        let data = first.checked_add(supers).and_then(|first| first.checked_add(block.meta_zones));
         let Some(data) = data.filter(|data| data.saturating_add(DATA_MIN) <= geometry.zone_count) else {
-            let text =
-                format!("the drive has too few sequential zones: {} and {DATA_MIN} for data", block.meta_zones + 1);
+            let needed = u64::from(block.meta_zones) + u64::from(supers);
+            let text = format!("the drive has too few sequential zones: {needed} and {DATA_MIN} for data");
             return Err(BlueError::invalid(text));
         };
         if !(16..=1 << 30).contains(&block.capacity) {
@@ -107,8 +110,8 @@ impl Layout {
             active_zones_max: geometry.active_zones_max.and(part),
         };
         Ok(Self {
-            superzone: ZoneId(first),
-            meta_zones: first + 1..data,
+            superzones: first..first + supers,
+            meta_zones: first + supers..data,
             data_zones: data..geometry.zone_count,
             meta_share: share(limit.map(|_| block.meta_open)),
             data_share: share(data_open),
@@ -118,6 +121,13 @@ impl Layout {
             small: block.small,
             metadata: block.metadata,
         })
+    }
+}
+
+impl Layout {
+    /// The first zone of superblocks, which is the first of the store.
+    pub(crate) fn superzone(&self) -> ZoneId {
+        ZoneId(self.superzones.start)
     }
 }
 
@@ -141,11 +151,14 @@ mod tests {
             let (meta, data) =
                 (layout.meta_share.active_zones_max.unwrap(), layout.data_share.active_zones_max.unwrap());
             assert!(meta + data <= open && layout.lanes + 2 <= data, "{layout:?}");
-            assert_eq!(Layout::of(&geometry, &block).unwrap(), layout);
+            assert_eq!(Layout::of(&geometry, &block, VERSION).unwrap(), layout);
+            let older = Layout::of(&geometry, &block, 2).unwrap();
+            assert_eq!((older.superzones, older.meta_zones.start), (0..1, 1));
+            assert_eq!((layout.superzones.clone(), layout.meta_zones.start), (0..2, 2));
             assert_eq!((layout.small, layout.meta_zones.len()), (16 << 10, 40));
         }
         let refused = |geometry: Geometry| Layout::choose(&geometry, &FormatOptions::default()).unwrap_err().kind;
         assert_eq!(refused(Geometry::zns(Blocks(64), Blocks(60), 40, 7, 7)), BlueErrorKind::Invalid);
-        assert_eq!(refused(Geometry::hm_smr(Blocks(64), 25, 0, 128)), BlueErrorKind::Invalid);
+        assert_eq!(refused(Geometry::hm_smr(Blocks(64), 26, 0, 128)), BlueErrorKind::Invalid);
     }
 }

@@ -4,6 +4,7 @@
 //! - BLU-OPEN-1: blocks between the end of a zone in the metadata and the drive's write pointer are stale; a write pointer below that end is
 //!   damage, which is reported with the objects that it touches.
 //! - BLU-OPEN-2: an opening for reading alone writes nothing.
+//! - BLU-SB-1: the superblock is in two zones, twice in each (version 3). One zone is enough, and an opening that writes makes lost copies anew.
 //! - BLU-OPEN-3: format, opening and close of an empty store take no more commands on a drive of more zones.
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use shingle_base::{Blocks, StoreId, ZoneId};
-use shingle_record::{EngineName, InUse, NotOwned, Owned, check_unused, read_owner, write_superblock};
+use shingle_record::{EngineName, InUse, NotOwned, SuperblockCopies, check_unused, read_owner, write_superblock_pair};
 use shingle_runtime::Runtime;
 use shingle_zone_files::ZoneFiles;
 use shingle_zone_kit::{Keeper, Lane, Status, Zone, ZoneTable, give_up_active};
@@ -99,15 +100,20 @@ pub(crate) async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Form
         payload: block.encode().into(),
     };
     // Last, so that a format that was cut short leaves no store.
-    write_superblock(&dev, layout.superzone, &superblock).await?;
+    let written = write_superblock_pair(&dev, layout.superzone(), &superblock).await?;
+    if written.len() < layout.superzones.len() {
+        tracing::warn!("a zone of superblocks can be written no more: the store has one");
+    }
     if geometry.active_zones_max.is_some() {
-        dev.manage(layout.superzone, ZoneOp::Finish).await?;
+        for zone in written {
+            dev.manage(zone, ZoneOp::Finish).await?;
+        }
     }
     Ok(store)
 }
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> BlueResult<()> {
-    check_unused(dev, layout.superzone).await.map_err(|error| match error {
+    check_unused(dev, layout.superzone()).await.map_err(|error| match error {
         InUse::Device(error) => error.into(),
         InUse::Holds(words) => {
             BlueError::invalid(format!("the drive holds {words}; if nobody needs it, force the format"))
@@ -116,8 +122,8 @@ async fn refuse_used(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> BlueResult<(
 }
 
 /// Reads the superblock, and holds it against the drive.
-async fn identity(dev: &Rc<dyn ZonedDevice>) -> BlueResult<(StoreId, Layout)> {
-    let Owned { superblock: found, .. } = read_owner(dev, &NAME).await.map_err(|error| {
+async fn identity(dev: &Rc<dyn ZonedDevice>) -> BlueResult<(StoreId, Layout, SuperblockCopies)> {
+    let owned = read_owner(dev, &NAME).await.map_err(|error| {
         let kind = match &error {
             NotOwned::Corrupt(_) => BlueErrorKind::Corrupt,
             NotOwned::Device(_) => BlueErrorKind::Device,
@@ -125,9 +131,12 @@ async fn identity(dev: &Rc<dyn ZonedDevice>) -> BlueResult<(StoreId, Layout)> {
         };
         BlueError::new(kind, error.to_string())
     })?;
-    let block = Superblock::decode(&found.payload);
+    let (store, version) = (owned.superblock.store, owned.superblock.version);
+    let block = Superblock::decode(&owned.superblock.payload);
     let block = block.ok_or_else(|| BlueError::new(BlueErrorKind::Corrupt, "the superblock makes no sense"))?;
-    Ok((found.store, Layout::of(dev.geometry(), &block)?))
+    let layout = Layout::of(dev.geometry(), &block, version)?;
+    let copies = SuperblockCopies::look(dev, owned, layout.superzones.clone()).await;
+    Ok((store, layout, copies))
 }
 
 /// Identity of the store on a drive.
@@ -142,13 +151,16 @@ pub(crate) async fn open(
     options: Options,
     read_only: bool,
 ) -> BlueResult<(Rc<Engine>, OpenReport)> {
-    let (store, layout) = identity(&dev).await?;
+    let (store, layout, superblocks) = identity(&dev).await?;
     let opener = match layout.metadata {
         Metadata::Log => Some(&options.log),
         Metadata::RocksDb => options.rocksdb.as_ref(),
     };
     let opener =
         opener.ok_or_else(|| BlueError::invalid("the store keeps its metadata in RocksDB, which is not here"))?;
+    if !read_only {
+        superblocks.settle(&dev).await?;
+    }
     let meta = view(&dev, &layout.meta_zones, layout.meta_share).await?;
     let files_options = shingle_zone_files::Options::default();
     let (files, _) = match read_only {
@@ -164,7 +176,12 @@ pub(crate) async fn open(
         }
     };
     match open_on(rt, &dev, (store, layout), (files.clone(), kv.clone()), options, read_only).await {
-        Ok(opened) => Ok(opened),
+        Ok(opened) => {
+            if !read_only {
+                superblocks.mend(&dev).await;
+            }
+            Ok(opened)
+        }
         Err(error) => {
             // The first error is the one that tells.
             let _ = (kv.close().await, files.close().await);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use shingle_base::ZoneId;
-use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, report_patiently};
+use shingle_record::SuperblockCopies;
+use shingle_zoned::{ZoneInfo, ZoneState};
 
 use super::load::{Known, Loaded};
 use super::report::RecoveryReport;
@@ -14,7 +15,6 @@ use crate::engine::{After, Engine};
 use crate::error::FilesResult;
 use crate::extent::Extent;
 use crate::format::Op;
-use crate::identity::Superblocks;
 use crate::state::State;
 use crate::write::{COPIES, LOGS, OWN};
 use crate::zones::{Status, Zone};
@@ -37,7 +37,7 @@ pub(crate) struct Found {
     pub(super) endings: Vec<Ending>,
     /// A checkpoint comes first.
     pub(super) settles: bool,
-    pub(super) superblocks: Superblocks,
+    pub(super) superblocks: SuperblockCopies,
 }
 
 /// Fills the zone table, and says what has to be done to zones. Extents in zones that hold nothing are lost.
@@ -152,7 +152,7 @@ impl Found {
     pub(crate) async fn start(self) -> FilesResult<(Rc<Engine>, RecoveryReport)> {
         let Self { engine, report, endings, settles, superblocks } = self;
         engine.flush().await?;
-        engine.settle_superzones().await?;
+        superblocks.settle(&engine.drive.dev).await?;
         engine.journal_room().await?;
         let mut last = 0;
         for ending in &endings {
@@ -180,23 +180,5 @@ impl Found {
         engine.keeper.begin();
         engine.rt.spawn_detached(engine.clone().keep());
         Ok((engine, report))
-    }
-}
-
-impl Engine {
-    /// A format or a mend that was cut short may have left zones of superblocks active.
-    async fn settle_superzones(&self) -> FilesResult<()> {
-        if self.drive.geometry.active_zones_max.is_none() {
-            return Ok(());
-        }
-        let zones = &self.drive.layout.superzones;
-        let infos = report_patiently(&self.drive.dev, ZoneId(zones.start), zones.len() as u32).await?;
-        for zone in infos.into_iter().filter(|info| info.state.is_active()).map(|info| info.zone) {
-            // It counts against the drive's limits if it cannot be.
-            if let Err(error) = self.drive.dev.manage(zone, ZoneOp::Finish).await {
-                tracing::warn!(%zone, %error, "a superblock's zone cannot be finished");
-            }
-        }
-        Ok(())
     }
 }

@@ -151,7 +151,7 @@ fn a_check_finds_missing_bytes_and_bytes_that_nobody_names() {
 /// Makes values of the metadata of a drive of [`Geometry::hm_smr`] senseless.
 async fn spoil(rt: &Runtime, device: &SimDevice, keys: Vec<bytes::Bytes>) {
     let share = Share { open_zones_max: Some(8), active_zones_max: None };
-    let zones = ZoneRange::new(Rc::new(device.clone()), ZoneId(1), 21, share).await.unwrap();
+    let zones = ZoneRange::new(Rc::new(device.clone()), ZoneId(2), 21, share).await.unwrap();
     let (files, _) = ZoneFiles::open(rt, Rc::new(zones), Default::default()).await.unwrap();
     let kv = LogKv::open(rt, files.clone(), OPERATORS, LogKvOptions::default(), false).await.unwrap();
     let mut batch = Batch::default();

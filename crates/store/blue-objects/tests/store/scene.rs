@@ -40,7 +40,7 @@ pub(crate) fn blue_options() -> shingle_blue_store::Options {
 /// A drive with few data zones: a disk, an SSD, or one with a cache that forgets.
 pub(crate) fn geometry(seed: u64) -> Geometry {
     let mut random = Random::new(seed);
-    let zones = 22 + random.between(12, 18) as u32;
+    let zones = 23 + random.between(12, 18) as u32;
     let blocks = Blocks(random.between(48, 90));
     match seed % 3 {
         0 => Geometry::hm_smr(blocks, zones, random.below(3) as u32, 12),

@@ -14,7 +14,12 @@ pub(crate) mod zone;
 pub const ENGINE: u32 = 0x4555_4C42; // "BLUE"
 
 /// The version of everything in this module.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+
+/// Zones of superblocks in a version.
+pub(crate) fn superzones(version: u32) -> u32 {
+    if version < 3 { 1 } else { 2 }
+}
 
 /// The first byte of values that may change their form later.
 pub(crate) const VALUE_VERSION: u8 = 1;

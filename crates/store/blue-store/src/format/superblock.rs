@@ -12,7 +12,7 @@ use crate::options::Metadata;
 /// |  0 |    8 | `zone_size`  | blocks from the start of a zone to that of the next         |
 /// |  8 |    8 | `capacity`   | blocks that can be written in a zone                        |
 /// | 16 |    4 | `zone_count` | zones of the drive                                          |
-/// | 20 |    4 | `meta_zones` | zones of the metadata's files, behind the superzone         |
+/// | 20 |    4 | `meta_zones` | zones of the metadata's files, behind the superzones        |
 /// | 24 |    4 | `meta_open`  | zones that those may have open and active; zero = no limit  |
 /// | 28 |    4 | `small`      | a write of fewer bytes is deferred                          |
 /// | 32 |    4 | `metadata`   | 0 metadata in a log and in memory; 1 in RocksDB             |

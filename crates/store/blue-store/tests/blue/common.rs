@@ -14,7 +14,7 @@ pub(crate) const TURN: std::time::Duration = std::time::Duration::from_micros(83
 
 /// A drive with few data zones, which are cleaned all the time: a disk, an SSD, or a file.
 pub(crate) fn geometry(random: &mut Random) -> Geometry {
-    let zones = 22 + random.between(8, 14) as u32;
+    let zones = 23 + random.between(8, 14) as u32;
     let blocks = Blocks(random.between(32, 90));
     match random.below(3) {
         0 => Geometry::hm_smr(blocks, zones, random.below(3) as u32, 12),

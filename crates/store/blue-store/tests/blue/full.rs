@@ -83,7 +83,7 @@ fn a_full_drive_goes_on_once_objects_are_removed() {
 fn scattered_objects_do_not_hold_zones() {
     for seed in seeds(3) {
         Sim::new(seed).run(move |rt| async move {
-            let device = format(&rt, &Geometry::zns(Blocks(64), Blocks(64), 40, 9, 9)).await;
+            let device = format(&rt, &Geometry::zns(Blocks(64), Blocks(64), 41, 9, 9)).await;
             let (store, _) = Store::open(&rt, Rc::new(device), options()).await.unwrap();
             let info = collection(0, 0);
             store.create_collection(info).await.unwrap();
@@ -117,7 +117,7 @@ fn scattered_objects_do_not_hold_zones() {
 fn reads_go_on_while_zones_are_emptied() {
     for seed in seeds(3) {
         Sim::new(seed).run(move |rt| async move {
-            let geometry = Geometry::hm_smr(Blocks(40), 35, 0, 12);
+            let geometry = Geometry::hm_smr(Blocks(40), 36, 0, 12);
             let device = format(&rt, &geometry).await;
             device.set_latency(std::time::Duration::from_micros(300));
             let cacheless = Options { cache_bytes: 0, ..options() };
@@ -194,7 +194,7 @@ fn cleaning_costs_little_with_spare_zones() {
 #[test]
 fn shared_bytes_are_moved_once() {
     Sim::new(1).run(|rt| async move {
-        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 33, 0, 12)).await;
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 34, 0, 12)).await;
         let (store, _) = Store::open(&rt, Rc::new(device), options()).await.unwrap();
         let info = collection(0, 0);
         store.create_collection(info).await.unwrap();
@@ -234,7 +234,7 @@ fn shared_bytes_are_moved_once() {
 /// Returns the order in which they ended, and whether the write succeeded.
 fn behind_one_that_waits(passes: bool, together: bool, length: u64) -> (Vec<&'static str>, bool, u64) {
     Sim::new(3).run(move |rt| async move {
-        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 41, 0, 12)).await;
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 42, 0, 12)).await;
         let (store, _) = Store::open(&rt, Rc::new(device.clone()), options()).await.unwrap();
         let info = collection(0, 0);
         store.create_collection(info).await.unwrap();

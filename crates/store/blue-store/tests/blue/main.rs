@@ -14,5 +14,6 @@ mod pieces;
 mod repair;
 mod semantics;
 mod spoilt;
+mod superblocks;
 mod watched;
 mod world;
