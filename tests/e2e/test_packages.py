@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import rocksdb
 from shingle import BINARY, ROOT, shingle
 
 HIDDEN = "generate"
@@ -53,17 +54,40 @@ def generated(tmp_path_factory):
     return folder
 
 
+def unpacked(out, *arguments):
+    """The packages that a build with these arguments makes, unpacked, by name."""
+    need("dpkg-deb", "dpkg-shlibdeps", "strip")
+    # Compression takes longer than everything else.
+    quick = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "none"}
+    packages = run(ROOT / "packaging/deb/build", "--binary", BINARY, "--out", out, *arguments, env=quick).split()
+    names = [re.fullmatch(r".*/([a-z-]+)_[\d.]+_\w+\.deb", package)[1] for package in packages]
+    for name, package in zip(names, packages):
+        run("dpkg-deb", "--raw-extract", package, out / name)
+    return {name: out / name for name in names}
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """The package, unpacked."""
-    need("dpkg-deb", "dpkg-shlibdeps", "strip")
-    out = tmp_path_factory.mktemp("deb")
-    # What is packed takes longer than everything else.
-    quick = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "none"}
-    package = run(ROOT / "packaging/deb/build", "--binary", BINARY, "--out", out, env=quick).strip()
-    assert re.fullmatch(r".*/shingle_[\d.]+_\w+\.deb", package)
-    run("dpkg-deb", "--raw-extract", package, out / "tree")
-    return out / "tree"
+    """The package of the programs."""
+    packages = unpacked(tmp_path_factory.mktemp("deb"))
+    assert list(packages) == ["shingle"]
+    return packages["shingle"]
+
+
+def test_the_library_for_rocksdb_is_a_package_of_its_own(tmp_path):
+    if reason := rocksdb.missing():
+        pytest.skip(reason)
+    tree = unpacked(tmp_path, "--rocksdb", rocksdb.library())["shingle-rocksdb"]
+    library = tree / "usr/lib/libshingle_rocksdb.so"
+    control = (tree / "DEBIAN/control").read_text()
+    assert re.search(r"^Depends: .*librocksdb", control, re.M) and (tree / "usr/include/shingle/files.h").is_file()
+    run("md5sum", "--quiet", "--check", "DEBIAN/md5sums", cwd=tree)
+    disk = tmp_path / "disk.shingle"
+    for command in (["drive", "create", disk, "--size", "1GiB"], ["files", "format", disk]):
+        assert shingle(*command).returncode == 0
+    load = ["--db=/bench", "--benchmarks=fillrandom,readrandom", "--num=1000"]
+    said = run("db_bench", f"--fs_uri=shingle://file:{disk}", *load, env={**os.environ, "LD_PRELOAD": library})
+    assert "readrandom" in said and "1000 of 1000 found" in said
 
 
 def test_every_subcommand_has_a_man_page_that_man_can_read(generated, commands):

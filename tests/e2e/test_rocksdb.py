@@ -1,5 +1,6 @@
 """RocksDB on zones: Debian's own programs by preload, a database that is killed, followed and shared, and RocksDB's crash test."""
 
+import json
 import mmap
 import os
 import signal
@@ -161,6 +162,30 @@ def test_a_full_drive_tells_the_database_so_and_loses_nothing(tmp_path, contract
     count = run("ldb", f"--fs_uri={uri}", "--db=/db", "--secondary_path=/looks", "scan", "--hex", "--max_keys=1000000", env=preload).count("\n")
     assert count >= acknowledged
     checked(drive)
+
+
+@pytest.mark.parametrize("rtti", [0, 1])
+def test_the_sources_build_with_the_newest_rocksdb(tmp_path, rtti):
+    """Its headers are in a crate. RocksDB itself is not built, which takes half an hour."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/lib.rs").touch()
+    (tmp_path / "Cargo.toml").write_text(
+        """
+        [package]
+        name = "newest"
+        version = "0.0.0"
+        [dependencies]
+        librocksdb-sys = { version = ">=0.17.3", default-features = false }
+        [workspace]
+        """
+    )
+    if subprocess.run(["cargo", "fetch", "--quiet"], cwd=tmp_path, timeout=300).returncode != 0:
+        pytest.skip("the crate with RocksDB's sources cannot be had")
+    packages = json.loads(run("cargo", "metadata", "--format-version=1", "--offline", cwd=tmp_path))["packages"]
+    manifest = next(package["manifest_path"] for package in packages if package["name"] == "librocksdb-sys")
+    headers = Path(manifest).parent / "rocksdb"
+    check = ["PROFILE=dev", "CXXFLAGS=-fsyntax-only", f"RTTI={rtti}", f"TARGET={tmp_path}", f"ROCKSDB={headers}"]
+    run("make", "-C", ROOT / "bindings/rocksdb", "objects", *check, seconds=300)
 
 
 def test_rocksdbs_crash_test(tmp_path, drive, uri, preload):

@@ -133,10 +133,10 @@ fn second(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Option<ZoneId> {
 }
 
 /// Makes a drive that of `superblock`'s store: resets `zone` and writes both copies. Durable when it returns. If an earlier store has left a
-/// superblock in the next zone, that zone is reset. (RC-SB-2)
+/// superblock in the next zone, or that zone cannot be read, it is reset. (RC-SB-2)
 ///
 /// # Errors
-/// The device's.
+/// The device's; also if the next zone can neither be read nor reset, and is not offline.
 ///
 /// # Panics
 /// If the payload is longer than [`SUPERBLOCK_PAYLOAD_MAX`]: a bug of the engine.
@@ -148,8 +148,7 @@ pub async fn write_superblock(
     if let Some(second) = second(dev, zone)
         && may_hold_superblock(dev, second).await
     {
-        dev.manage(second, ZoneOp::Reset).await?;
-        flush(dev).await?;
+        emptied(dev, second).await?;
     }
     write_superblock_zone(dev, zone, superblock).await
 }
@@ -208,9 +207,10 @@ async fn state_of(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Option<ZoneState> 
     report.first().map(|info| info.state)
 }
 
-/// True if a zone has a copy of a superblock that somebody might take for his.
+/// True if a zone has a copy of a superblock that somebody might take for his, now or when it can be read again.
 async fn may_hold_superblock(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> bool {
-    matches!(read_superblock_copies(dev, zone).await, Ok(_) | Err(SuperblockError::NewerVersion(_)))
+    let copies = read_superblock_copies(dev, zone).await;
+    matches!(copies, Ok(_) | Err(SuperblockError::NewerVersion(_) | SuperblockError::Device(_)))
 }
 
 /// Resets `zone` and writes both copies there, whatever the other zone has: the engine knows that it may be done. Durable when it returns.

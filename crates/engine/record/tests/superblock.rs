@@ -240,3 +240,27 @@ fn a_second_zone_that_cannot_be_written_is_done_without() {
         });
     }
 }
+
+/// RC-SB-2: an earlier store's superblock that cannot be read while the drive is formatted does not count afterwards.
+#[test]
+fn an_unreadable_second_zone_does_not_come_back_with_the_earlier_store() {
+    for (state, formats) in [(None, true), (Some(ZoneState::ReadOnly), false), (Some(ZoneState::Offline), true)] {
+        Sim::new(1).run(move |rt| async move {
+            let device = with_pair(&rt, false).await;
+            let medium = device.medium();
+            if let Some(state) = state {
+                medium.set_state(ZoneId(1), state);
+            }
+            medium.fail_reads(Lba(16), Blocks(2), None);
+            let later = Superblock { store: StoreId(4), ..superblock() };
+            let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
+            assert_eq!(write_superblock(&shared, ZoneId(0), &later).await.is_ok(), formats, "{state:?}");
+            let image = device.image();
+            image.heal();
+            (0..2).for_each(|block| spoil(&image, block));
+            let readable: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &image));
+            let found = read_superblock(&readable, ZoneId(0)).await.ok();
+            assert_eq!(found, (!formats).then(superblock), "{state:?}");
+        });
+    }
+}
