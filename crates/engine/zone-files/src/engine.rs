@@ -102,12 +102,18 @@ impl Engine {
         })
     }
 
-    /// Fails where nothing can be changed.
-    pub(crate) fn writable(&self) -> FilesResult<()> {
+    /// Fails where nothing is written.
+    pub(crate) fn changeable(&self) -> FilesResult<()> {
         self.state.borrow().running()?;
         if self.read_only.get() {
             return Err(FilesError::new(FilesErrorKind::ReadOnly, "the files were opened for reading alone"));
         }
+        Ok(())
+    }
+
+    /// Fails where no change is taken.
+    pub(crate) fn writable(&self) -> FilesResult<()> {
+        self.changeable()?;
         if self.closing.get() { Err(FilesError::closed()) } else { Ok(()) }
     }
 

@@ -69,22 +69,39 @@ impl File {
     /// Appends `data`, in the step of the call. The future completes once few enough bytes of the file wait for the drive.
     ///
     /// # Errors
-    /// `NoSpace` if earlier bytes wait for room, or metadata have none; nothing was taken then. `Unavailable`, `ReadOnly`.
+    /// As [`take`](Self::take).
     pub fn append(&self, data: Vec<Bytes>) -> impl Future<Output = FilesResult<()>> + use<> {
-        let (taken, engine, serial) = (self.engine.take_append(self.serial, data), self.engine.clone(), self.serial);
+        let (taken, pace) = (self.take(data), self.pace());
         async move {
             taken?;
-            engine.await_pace(serial).await
+            pace.await
         }
     }
 
+    /// Appends `data`, and says at once whether it was taken. Whoever goes on without a look at [`pace`](Self::pace) fills the memory.
+    ///
+    /// # Errors
+    /// `NoSpace` if earlier bytes wait for room, or metadata have none; nothing was taken then. `Unavailable`, `ReadOnly`.
+    pub fn take(&self, data: Vec<Bytes>) -> FilesResult<()> {
+        self.engine.take_append(self.serial, data)
+    }
+
+    /// Waits while too many bytes of the file wait for the drive.
+    ///
+    /// # Errors
+    /// `Unavailable` once the files have stopped.
+    pub fn pace(&self) -> impl Future<Output = FilesResult<()>> + use<> {
+        let (engine, serial) = (self.engine.clone(), self.serial);
+        async move { engine.await_pace(serial).await }
+    }
+
     /// Has all appends written that were called before: they survive the end of the process, and those of a log a power cut, too, if the
-    /// drive has no volatile cache.
+    /// drive has no volatile cache. Goes on while the files are being closed, which writes these bytes, too.
     ///
     /// # Errors
     /// `NoSpace` if there is no room: the bytes wait, and the call can be repeated. `Unavailable`.
     pub async fn flush(&self) -> FilesResult<()> {
-        self.engine.writable()?;
+        self.engine.changeable()?;
         self.engine.write_out(self.serial).await
     }
 

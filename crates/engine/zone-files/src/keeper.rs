@@ -1,15 +1,18 @@
 //! The keeper: one task that sees to free zones and checkpoints; and the end of the files' life.
 //!
 //! # Invariants
+//! - ZF-CLOSE-1: closing ends also if the file system that holds the drive has no room; it fails then. (`a_full_host_does_not_hold_up_a_close`)
 //! - ZF-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and all that took its blocks from their files is durable,
 //!   as is the journal's word that it is needed no more.
 
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 
 use crate::engine::{After, Engine};
-use crate::error::FilesResult;
+use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
 use crate::write::reserve;
 use crate::zones::Vacated;
@@ -128,6 +131,7 @@ impl Engine {
         };
         self.release(zone, epoch).await;
         self.state.borrow_mut().lanes.leaving -= 1;
+        self.wakes.room.notify_waiters();
     }
 
     /// Takes no more changes, makes durable what there is, and ends.
@@ -135,6 +139,18 @@ impl Engine {
         self.writable()?;
         self.closing.set(true);
         self.drive.zones.end();
+        let impatient = async {
+            self.log.stalled().await;
+            self.log.give_up_waiting();
+            std::future::pending::<()>().await;
+        };
+        match select(pin!(self.write_all()), pin!(impatient)).await {
+            Either::Left((closed, _)) => closed,
+            Either::Right(_) => Err(FilesError::closed()),
+        }
+    }
+
+    async fn write_all(self: &Rc<Self>) -> FilesResult<()> {
         let written: Vec<u64> = self.state.borrow().active.keys().copied().collect();
         let mut result = Ok(());
         for serial in written {

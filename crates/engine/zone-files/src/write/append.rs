@@ -27,7 +27,8 @@ impl Engine {
         {
             let mut state = self.state.borrow_mut();
             self.metadata_room(&state, 0, length / u64::from(self.drive.layout.record_bytes) + 2)?;
-            if state.full && state.active.get(&serial).is_some_and(|active| active.waiting() > 0) {
+            let lane = state.active.get(&serial).and_then(|active| active.lane);
+            if state.full && lane.is_some_and(|lane| state.lanes.all[lane].own.waits) {
                 return Err(FilesError::no_space());
             }
             let active = state.active_mut(serial);

@@ -3,8 +3,10 @@
 //! A file's pieces are in one lane, so that they are written in their order.
 //!
 //! # Invariants
-//! - ZF-LANE-1: lanes with a zone, lanes with something to write and spare zones are together no more than zones may be open; one of them
-//!   is left to logs, and one to copies.
+//! - ZF-LANE-1: zones that lanes have, take or leave, and spare ones, are together no more than zones may be open; one of them is left to
+//!   logs, and one to copies. (`files_of_all_lifetimes_begin_at_once`)
+//! - ZF-LANE-2: nothing is written to a lane while its zone is taken or left, whoever does it.
+//!   (`a_log_keeps_its_commits_while_tables_wait_for_room`)
 
 use shingle_base::ZoneId;
 
@@ -31,6 +33,8 @@ pub(crate) const STREAMS: u8 = OWN as u8 + 1;
 pub(crate) struct Own {
     /// Its task waits for a free zone.
     pub(crate) waits: bool,
+    /// Its zone is being taken or left. (ZF-LANE-2)
+    pub(crate) changes: bool,
     /// The file that has this lane for itself.
     pub(crate) file: Option<u64>,
 }
@@ -54,7 +58,7 @@ pub(crate) struct Lanes {
     pub(crate) all: Vec<Lane>,
     /// Open zones without a lane.
     pub(crate) spare: Vec<ZoneId>,
-    /// Zones that lanes have left, and the drive has open still.
+    /// Spare zones that are given up, and the drive has open still.
     pub(crate) leaving: usize,
     /// Lanes that may be open at once, beside logs and copies.
     others_max: usize,
@@ -67,20 +71,24 @@ impl Lanes {
         Self { all, spare: Vec::new(), leaving: 0, others_max: (open_max as usize).saturating_sub(2).max(1) }
     }
 
-    /// Lanes and zones that count against the limit, beside logs and copies. (ZF-LANE-1)
-    fn used(&self) -> usize {
-        let lanes = self.all.iter().skip(SMALL);
-        lanes.filter(|lane| lane.zone.is_some() || lane.is_busy()).count() + self.spare.len() + self.leaving
+    /// Lanes and zones that count against the limit, beside logs and copies.
+    fn count(&self, counts: impl Fn(&Lane) -> bool) -> usize {
+        self.all.iter().skip(SMALL).filter(|lane| counts(lane)).count() + self.spare.len() + self.leaving
     }
 
-    /// True if one more zone may be open.
-    pub(crate) fn has_room(&self) -> bool {
-        self.used() < self.others_max
+    /// As many as zones will be open if all lanes with something to write get one.
+    fn used(&self) -> usize {
+        self.count(|lane| lane.zone.is_some() || lane.own.changes || lane.is_busy())
+    }
+
+    /// True if a lane may take one more zone. (ZF-LANE-1)
+    pub(crate) fn may_take(&self, lane: usize) -> bool {
+        lane < SMALL || self.count(|lane| lane.zone.is_some() || lane.own.changes) < self.others_max
     }
 
     /// A lane may begin: with a zone of its own, or with a spare one.
     fn may_begin(&self) -> bool {
-        self.has_room() || !self.spare.is_empty()
+        self.used() < self.others_max || !self.spare.is_empty()
     }
 
     /// The lane for a file of a class, or another one that has a zone if no more may be open.
@@ -146,7 +154,9 @@ mod tests {
         assert_eq!(lanes.choose(class_of(FileKind::Wal, WriteLifetime::Short)), LOGS);
         lanes.all[long].zone = None;
         lanes.spare.push(ZoneId(2));
-        assert!(!lanes.has_room() && lanes.may_begin());
+        assert!(!lanes.may_take(long) && lanes.may_begin());
+        (lanes.spare, lanes.all[long].own.changes) = (Vec::new(), true);
+        assert!(!lanes.may_take(SMALL) && lanes.may_take(LOGS) && !lanes.may_begin());
     }
 
     #[test]

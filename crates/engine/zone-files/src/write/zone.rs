@@ -10,11 +10,10 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 use shingle_zone_kit::write_lane;
 
-use super::lane::{COPIES, LOGS, stream_of};
+use super::lane::{COPIES, LOGS, Lane, stream_of};
 use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
-use crate::state::State;
 use crate::zones::Zone;
 
 /// Free zones that files leave to copies. (ZF-ROOM-1)
@@ -37,7 +36,10 @@ enum Step {
     Take(ZoneId),
     /// The lane has another zone, or its pieces another lane.
     Changed,
+    /// A zone has to become free first.
     Wait,
+    /// A zone is being taken or left by another, or will be left once it is full.
+    Later,
 }
 
 impl Engine {
@@ -49,6 +51,7 @@ impl Engine {
             Step::Leave(zone) => self.end_zone(lane, zone).await?,
             Step::Take(zone) => self.open_zone(lane, zone).await?,
             Step::Changed => {}
+            Step::Later => woken.await,
             Step::Wait => {
                 if lane == COPIES {
                     return Err(FilesError::no_space());
@@ -67,6 +70,9 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         state.running()?;
         let full = |zone: &Zone| zone.next >= self.drive.layout.zone_blocks;
+        if state.lanes.all[lane].own.changes {
+            return Ok(Step::Later);
+        }
         if let Some(zone) = state.lanes.all[lane].zone {
             let left = state.zones.get(zone).is_none_or(full);
             return Ok(if left { Step::Leave(zone) } else { Step::Ready(zone) });
@@ -78,20 +84,22 @@ impl Engine {
             return Ok(Step::Changed);
         }
         if state.zones.free() > reserve(lane)
+            && state.lanes.may_take(lane)
             && let Some(zone) = state.zones.take_free()
         {
+            state.lanes.all[lane].own.changes = true;
             if state.zones.free() < self.options.low_water {
                 self.keeper.wake();
             }
             return Ok(Step::Take(zone));
         }
         // Rather than to wait for a zone, files share one that is open.
-        let shared = if lane > COPIES { state.lanes.neighbour(lane, |lane| lane.zone.is_some()) } else { None };
-        let has_room = |state: &State, lane: usize| {
-            let zone = state.lanes.all[lane].zone;
-            zone.and_then(|zone| state.zones.get(zone)).is_some_and(|zone| !full(zone))
+        let has_room = |entry: &Lane| {
+            let zone = entry.zone.filter(|_| !entry.own.changes).and_then(|zone| state.zones.get(zone));
+            zone.is_some_and(|zone| !full(zone))
         };
-        if let Some(other) = shared.filter(|other| has_room(&state, *other)) {
+        let shared = if lane > COPIES { state.lanes.neighbour(lane, has_room) } else { None };
+        if let Some(other) = shared {
             let moved = std::mem::take(&mut state.lanes.all[lane].queue);
             for piece in &moved {
                 if let Some(active) = state.active.get_mut(&piece.serial) {
@@ -108,11 +116,23 @@ impl Engine {
         if self.keeper.has_ended() {
             return Err(FilesError::closed());
         }
-        Ok(Step::Wait)
+        Ok(if state.lanes.may_take(lane) { Step::Wait } else { Step::Later })
+    }
+
+    /// The change of a lane's zone has ended, well or not: those who wait for it go on.
+    fn changed(&self, lane: usize) {
+        self.state.borrow_mut().lanes.all[lane].own.changes = false;
+        self.wakes.room.notify_waiters();
     }
 
     /// Begins a generation of a zone for a lane. A zone that cannot be reset is given up.
     async fn open_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
+        let opened = self.begin_zone(lane, zone).await;
+        self.changed(lane);
+        opened
+    }
+
+    async fn begin_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
         let dirty = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.dirty);
         if dirty && !self.reset(zone).await? {
             self.state.borrow_mut().zones.bury(zone);
@@ -142,39 +162,39 @@ impl Engine {
         })
     }
 
-    /// Writes no more to a lane's zone.
+    /// Writes no more to a lane's zone: called by the lane's task, or while it has none. (ZF-LANE-2)
     pub(crate) async fn end_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
-        let (epoch, end, broken) = {
-            let mut state = self.state.borrow_mut();
-            if state.lanes.all[lane].zone != Some(zone) {
+        {
+            let own = &mut self.state.borrow_mut().lanes.all[lane];
+            if own.zone != Some(zone) || std::mem::replace(&mut own.own.changes, true) {
                 return Ok(());
             }
-            let Some(entry) = state.zones.get(zone) else { return Ok(()) };
-            let ended = (entry.epoch, entry.next, entry.broken);
-            if lane != LOGS {
-                state.zones.close(zone);
-                state.lanes.all[lane].zone = None;
-                state.lanes.leaving += usize::from(lane > COPIES);
-            }
-            ended
-        };
+        }
+        let left = self.leave_zone(lane, zone).await;
+        self.changed(lane);
+        self.keeper.wake();
+        left
+    }
+
+    async fn leave_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
+        let ended = self.state.borrow().zones.get(zone).map(|entry| (entry.epoch, entry.next, entry.broken));
+        let Some((epoch, end, broken)) = ended else { return Ok(()) };
+        let mut entry = 0;
         if lane == LOGS {
             self.flush().await?;
             self.journal_room().await?;
-            let entry = self.journal(&[Op::Closed { zone, epoch, block: end }], After::default());
-            {
-                let mut state = self.state.borrow_mut();
-                state.zones.mark_durable_before(zone, epoch, end);
-                state.zones.close(zone);
-                state.lanes.all[lane].zone = None;
-            }
-            self.journaled(entry).await?;
+            entry = self.journal(&[Op::Closed { zone, epoch, block: end }], After::default());
+            self.state.borrow_mut().zones.mark_durable_before(zone, epoch, end);
         }
+        {
+            let mut state = self.state.borrow_mut();
+            state.zones.close(zone);
+            state.lanes.all[lane].zone = None;
+        }
+        self.journaled(entry).await?;
         if !broken && end < self.drive.layout.zone_blocks {
             self.release(zone, epoch).await;
         }
-        self.state.borrow_mut().lanes.leaving -= usize::from(lane > COPIES);
-        self.keeper.wake();
         Ok(())
     }
 
