@@ -3,7 +3,7 @@
 //! **Owns** the description of block devices ([`System`], [`Drive`]), the device that uses the zoned ones
 //! ([`KernelDevice`]), and a ring for drives in files; and the other way round, disks of the kernel that this process serves
 //! ([`UblkDisk`]). The only crate with unsafe code: its zone commands (`ioctl`), its ring (`ring`), the memory that the kernel
-//! fills (`buffer`), and the control and queue of disks (`ublk`). [`open_drive`] opens any drive. **Knows nothing of** records
+//! fills (`buffer`), memory that outlives the process (`mapped`), and the control and queue of disks (`ublk`). [`open_drive`] opens any drive. **Knows nothing of** records
 //! or engines.
 
 use std::io;
@@ -22,6 +22,8 @@ mod file;
 mod gate;
 #[allow(unsafe_code)]
 mod ioctl;
+#[allow(unsafe_code)]
+mod mapped;
 mod node;
 mod peek;
 #[allow(unsafe_code)]
@@ -37,6 +39,7 @@ pub use discover::System;
 pub use drive::{Drive, WriteCache, ZonedModel};
 pub use error::{OpenError, OpenErrorKind};
 pub use file::open_file;
+pub use mapped::MappedFile;
 pub use peek::{Peek, foreign_on_ordinary};
 pub use ublk::{
     UBLK_TRANSFER_MAX, UBLK_ZONE_BYTES, UblkCommand, UblkDisk, UblkError, UblkErrorKind, UblkRequest, UblkRequests,

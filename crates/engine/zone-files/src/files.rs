@@ -262,6 +262,14 @@ impl ZoneFiles {
         Ok(FileLock { engine: self.engine.clone(), place })
     }
 
+    /// Fails once the files have stopped, with the reason.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn running(&self) -> FilesResult<()> {
+        self.engine.state.borrow().running()
+    }
+
     /// Writes a checkpoint: the next opening reads what was written since.
     ///
     /// # Errors

@@ -17,6 +17,7 @@
 //! - FS-PEER-1: the socket serves the owner's user, and root.
 //! - FS-PEER-2: a process asks no owner that could not have opened the drive.
 //! - FS-END-1: files and locks of a process are let go when it ends, however it ends.
+//! - FS-END-2: a drive whose files are being closed, or have stopped, is free once that has ended, and until then nobody new is served.
 //!
 //! Module `tail` states FS-TAIL.
 
@@ -27,6 +28,7 @@ mod client;
 mod files;
 mod frame;
 mod fresh;
+mod half;
 mod link;
 mod local;
 mod open;

@@ -1,5 +1,6 @@
 //! The way from a program's threads to the owner of the files.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use bytes::Bytes;
@@ -13,13 +14,30 @@ pub trait Link: Send + Sync {
     fn send(&self, call: Call, data: Bytes, answering: Answering);
 }
 
+/// One who appends, and does not wait for each answer.
+pub(crate) trait Appends: Send + Sync {
+    /// So many bytes are answered for. A good answer says that all bytes of the file before `written` are written.
+    fn take_answer(&self, bytes: u64, written: Option<u64>, answer: Answer);
+}
+
+enum To {
+    /// It waits for nothing that one who hands in a call may hold: other answers come behind it.
+    Then(Box<dyn FnOnce(Answer) + Send>),
+    /// Answers of one who appends become one, as there are a hundred thousand in a second.
+    Appends { to: Arc<dyn Appends>, bytes: u64, written: Option<u64> },
+}
+
 /// Takes the answer of a call. One that is dropped says that the owner is gone. (FS-ANSWER-1)
-pub struct Answering(Option<Box<dyn FnOnce(Answer) + Send>>);
+pub struct Answering(Option<To>);
 
 impl Answering {
-    /// Gives the answer to `then`, which must not wait for anything that one who hands in a call may hold: other answers come behind it.
-    pub(crate) fn new(then: impl FnOnce(Answer) + Send + 'static) -> Self {
-        Self(Some(Box::new(then)))
+    fn new(then: impl FnOnce(Answer) + Send + 'static) -> Self {
+        Self(Some(To::Then(Box::new(then))))
+    }
+
+    /// Tells one who appends.
+    pub(crate) fn appends(to: Arc<dyn Appends>, bytes: u64, written: Option<u64>) -> Self {
+        Self(Some(To::Appends { to, bytes, written }))
     }
 
     /// Lets the answer go.
@@ -41,17 +59,37 @@ impl Answering {
         self.0.is_none()
     }
 
+    /// Takes another's answer on, too. Gives the other back if it tells somebody else.
+    pub(crate) fn join(&mut self, mut other: Self) -> Option<Self> {
+        match (&mut self.0, &other.0) {
+            (Some(To::Appends { to, bytes, written }), Some(To::Appends { to: next, bytes: more, written: end }))
+                if std::ptr::addr_eq(Arc::as_ptr(to), Arc::as_ptr(next)) =>
+            {
+                (*bytes, *written) = (*bytes + more, (*written).max(*end));
+                other.0 = None;
+                None
+            }
+            _ => Some(other),
+        }
+    }
+
     pub(crate) fn give(mut self, answer: Answer) {
-        if let Some(then) = self.0.take() {
-            then(answer);
+        self.tell(answer);
+    }
+
+    fn tell(&mut self, answer: Answer) {
+        match self.0.take() {
+            Some(To::Then(then)) => then(answer),
+            Some(To::Appends { to, bytes, written }) => to.take_answer(bytes, written, answer),
+            None => {}
         }
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if let Some(then) = self.0.take() {
-            then(Err(owner_gone()));
+        if self.0.is_some() {
+            self.tell(Err(owner_gone()));
         }
     }
 }

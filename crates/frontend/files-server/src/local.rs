@@ -33,4 +33,8 @@ impl Local {
             self.rt.spawn_detached(async move { job.answer(answer.await) });
         }
     }
+    /// Writes what was flushed, at once.
+    pub(crate) async fn finish(&self) {
+        self.session.finish().await;
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Job {
     pub(crate) call: Call,
     data: BytesMut,
     answering: Answering,
-    /// Those of the flushes that were joined to this one.
+    /// Others' of the flushes that were joined to this one.
     others: Vec<Answering>,
 }
 
@@ -48,7 +48,7 @@ impl Job {
             return Some(next);
         }
         self.data.extend_from_slice(&next.data);
-        self.others.push(next.answering);
+        self.others.extend(self.answering.join(next.answering));
         None
     }
 
@@ -205,20 +205,30 @@ impl Drop for Taking {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Sender, channel};
 
     use super::*;
+    use crate::link::Appends;
     use crate::wire::Reply;
+
+    struct Told(Mutex<Sender<(u64, Answer)>>);
+
+    impl Appends for Told {
+        fn take_answer(&self, bytes: u64, _: Option<u64>, answer: Answer) {
+            self.0.lock().unwrap().send((bytes, answer)).unwrap();
+        }
+    }
 
     const FLUSH: Call = Call::Append { handle: 1, then: Then::Flush };
 
     /// FS-ORDER-1: a flush joins the last call alone, and each who flushed is answered.
     #[test]
     fn flushes_of_one_file_that_follow_each_other_become_one() {
-        let (outbox, (answered, answers)) = (Outbox::default(), channel());
+        let (outbox, (told, answers)) = (Outbox::default(), channel());
+        let told = Arc::new(Told(Mutex::new(told)));
         let push = |call: Call, data: &'static [u8]| {
-            let answered = answered.clone();
-            outbox.push(call, Bytes::from_static(data), Answering::new(move |answer| answered.send(answer).unwrap()));
+            let answering = Answering::appends(told.clone(), data.len() as u64, None);
+            outbox.push(call, Bytes::from_static(data), answering);
         };
         push(FLUSH, b"one");
         push(FLUSH, b"two");
@@ -233,10 +243,16 @@ mod tests {
         }
         let data: Vec<&[u8]> = taken.iter().map(|(_, data)| data.as_ref()).collect();
         assert_eq!(data, [&b"onetwo"[..], b"", b"three", b"other", b"synced"]);
-        assert_eq!((answers.try_iter().count(), outbox.take().len()), (6, 0));
-        // FS-ANSWER-1.
+        assert_eq!(answers.try_iter().map(|(bytes, _)| bytes).collect::<Vec<_>>(), [6, 0, 5, 5, 6]);
+        assert!(outbox.take().is_empty());
+        // Those of two writers stay apart. FS-ANSWER-1.
         push(FLUSH, b"late");
+        let (other, others) = channel();
+        let answering = Answering::appends(Arc::new(Told(Mutex::new(other))), 7, None);
+        outbox.push(FLUSH, Bytes::from_static(b"another"), answering);
         drop(Taking(Arc::new(outbox)));
-        assert_eq!(answers.try_iter().filter(Result::is_err).count(), 1);
+        for (answers, bytes) in [(answers, 4), (others, 7)] {
+            assert!(matches!(answers.try_iter().collect::<Vec<_>>()[..], [(found, Err(_))] if found == bytes));
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! The owner of a drive's files: a thread of this process.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use futures_util::future::select;
 use shingle_runtime::Runtime;
 use shingle_zone_files::{FilesErrorKind, Options, ZoneFiles};
+use tokio::sync::oneshot;
 
 use crate::address::Named;
 use crate::awake::Awake;
@@ -98,8 +101,12 @@ async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails
     let named = Named { holder: &opening.holder, partition: opening.partition.as_deref() };
     let beside = Rc::downgrade(&local);
     let serving = named.address().and_then(|address| service::serve(&rt, &files, tails.clone(), beside, &address));
+    let (serves, ends) = oneshot::channel::<()>();
     match serving {
-        Ok(serving) => rt.spawn_detached(serving),
+        Ok(serving) => rt.spawn_detached(async move {
+            // Either ends it.
+            let _ = select(pin!(serving), ends).await;
+        }),
         Err(error) => {
             tracing::warn!(%error, "other processes cannot reach the files on this drive while it is open here");
         }
@@ -108,7 +115,14 @@ async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails
     let awake = Awake::new();
     while let Some(jobs) = taking.0.next(&rt, &awake).await {
         local.begin(jobs);
+        if files.running().is_err() {
+            // Files that have stopped hold the drive for nobody: the next to open them owns it. (FS-END-2)
+            break;
+        }
     }
+    // Who comes now is to try again until the drive is free. (FS-END-2)
+    drop(serves);
+    local.finish().await;
     drop(local);
     match files.close().await {
         Ok(()) => tails.iter().for_each(|tails| tails.end()),

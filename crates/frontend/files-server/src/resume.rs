@@ -38,7 +38,7 @@ fn refuse_others(files: &ZoneFiles, others: &[Tails]) -> FilesResult<()> {
         if newest_file(files)? > tails.newest() {
             continue;
         }
-        for log in tails.left().map_err(failed)? {
+        for log in tails.left().map_err(|error| failed(tails, &error))? {
             if missing(files, &log)?.is_some() {
                 let text = format!(
                     "a process of another user was killed, and the end of log `{}` is in {} alone: open the drive as that user first, or remove \
@@ -53,14 +53,15 @@ fn refuse_others(files: &ZoneFiles, others: &[Tails]) -> FilesResult<()> {
     Ok(())
 }
 
-fn failed(error: std::io::Error) -> FilesError {
-    let text = format!("ends of logs that a killed process left in shared memory cannot be read: {error}");
+fn failed(tails: &Tails, error: &std::io::Error) -> FilesError {
+    let directory = tails.directory().display();
+    let text = format!("ends of logs that a killed process left in {directory} cannot be read: {error}");
     FilesError::new(FilesErrorKind::Unavailable, text)
 }
 
 /// Appends to logs what their tails have more, durably, and forgets the tails.
 async fn append_missing(files: &ZoneFiles, tails: &Tails) -> FilesResult<()> {
-    let left = tails.left().map_err(failed)?;
+    let left = tails.left().map_err(|error| failed(tails, &error))?;
     let newest = newest_file(files)?;
     // Another has written to the drive since: it went on without these bytes. (FS-TAIL-2)
     if newest > tails.newest() {
@@ -72,7 +73,7 @@ async fn append_missing(files: &ZoneFiles, tails: &Tails) -> FilesResult<()> {
             append_to(files, &log).await?;
         }
     }
-    tails.forget().map_err(failed)?;
+    tails.forget().map_err(|error| failed(tails, &error))?;
     tails.begin(newest);
     Ok(())
 }
@@ -141,11 +142,10 @@ mod tests {
     /// A log of which ten bytes were written, and twenty flushed, by a process that was killed.
     async fn killed(files: &ZoneFiles, tails: &Tails) -> u64 {
         files.make_dir("/db").await.unwrap();
-        let mut making = tails.making();
+        let making = tails.making();
         let file = files.create("/db/000004.log", LOG).await.unwrap();
-        making.serial = file.info().unwrap().serial;
-        let serial = making.serial;
-        drop(making);
+        let serial = file.info().unwrap().serial;
+        making.made(serial);
         file.append(vec![Bytes::from_static(b"0123456789")]).await.unwrap();
         file.sync().await.unwrap();
         let mut tail = tails.tail(serial, "/db/000004.log").unwrap();
@@ -193,10 +193,9 @@ mod tests {
         });
         run("another", |_, files, tails| async move {
             killed(&files, &tails).await;
-            let mut making = tails.making();
+            let making = tails.making();
             files.remove("/db/000004.log").await.unwrap();
-            making.serial = files.create("/db/000004.log", LOG).await.unwrap().info().unwrap().serial;
-            drop(making);
+            making.made(files.create("/db/000004.log", LOG).await.unwrap().info().unwrap().serial);
             append_missing(&files, &tails).await.unwrap();
             assert_eq!(bytes(&files).await, b"");
         });
@@ -232,7 +231,7 @@ mod tests {
     fn a_file_that_was_being_made_is_no_sign_of_others() {
         run("making", |_, files, tails| async move {
             killed(&files, &tails).await;
-            std::mem::forget(tails.making());
+            tails.making().unsure();
             files.create("/db/000005.sst", CreateOptions::default()).await.unwrap();
             append_missing(&files, &tails).await.unwrap();
             assert_eq!(bytes(&files).await, b"0123456789abcdefghij");

@@ -1,16 +1,22 @@
 //! A session: files and locks that one process has, on the owner's thread.
+//!
+//! # Invariants
+//! - FS-HOLE-1: once an append of a handle was refused, all later ones are: nobody's bytes stand where those should.
+//!   (`after_a_refused_append_all_are_refused`)
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::{LocalBoxFuture, Shared, ready};
+use futures_util::future::{LocalBoxFuture, Shared, ready, select};
 use shingle_runtime::Runtime;
 use shingle_zone_files::{File, FileLock, FilesError, FilesErrorKind, FilesResult, ZoneFiles};
+use tokio::sync::Notify;
 
 use crate::tail::Tails;
 use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, Room, Then, create_options, lifetime_of};
@@ -28,6 +34,32 @@ struct Opened {
     file: Rc<File>,
     /// The write to come of what was flushed.
     flushing: Rc<RefCell<Option<Flushing>>>,
+    /// The first refusal of an append: later bytes would stand in its place. (FS-HOLE-1)
+    refused: RefCell<Option<FilesError>>,
+}
+
+impl Opened {
+    fn new(file: File) -> Self {
+        Self { file: Rc::new(file), flushing: Rc::default(), refused: RefCell::default() }
+    }
+
+    fn take(&self, data: Bytes) -> FilesResult<()> {
+        if let Some(error) = &*self.refused.borrow() {
+            return Err(error.clone());
+        }
+        self.file.take(vec![data]).inspect_err(|error| *self.refused.borrow_mut() = Some(error.clone()))
+    }
+}
+
+/// Flushed bytes that gather.
+#[derive(Default)]
+struct Gathering {
+    /// Writes to come.
+    under_way: Cell<u32>,
+    settled: Notify,
+    /// None waits for more bytes any longer.
+    ended: Cell<bool>,
+    end: Notify,
 }
 
 /// Files and locks of one process.
@@ -38,6 +70,7 @@ pub(crate) struct Session {
     opened: RefCell<BTreeMap<u64, Rc<Opened>>>,
     locks: RefCell<BTreeMap<u64, FileLock>>,
     next: Cell<u64>,
+    gathering: Rc<Gathering>,
 }
 
 fn invalid(text: &str) -> FilesError {
@@ -56,7 +89,8 @@ fn done(result: FilesResult<()>) -> Answer {
 impl Session {
     pub(crate) fn new(rt: &Runtime, files: &ZoneFiles, tails: Option<Arc<Tails>>) -> Rc<Self> {
         let (opened, locks) = (RefCell::default(), RefCell::default());
-        Rc::new(Self { rt: rt.clone(), files: files.clone(), tails, opened, locks, next: Cell::new(1) })
+        let (rt, files, gathering) = (rt.clone(), files.clone(), Rc::default());
+        Rc::new(Self { rt, files, tails, opened, locks, next: Cell::new(1), gathering })
     }
 
     /// Begins a call: appended bytes have their place, and closed handles are gone, when this returns. (FS-ORDER-1)
@@ -99,12 +133,19 @@ impl Session {
         let files = &self.files;
         match call {
             Call::Create { path, kind, lifetime } => {
-                let mut making = self.tails.as_deref().map(Tails::making);
-                let file = files.create(&path, create_options(kind, lifetime)).await?;
-                if let Some(making) = &mut making {
-                    making.serial = file.info()?.serial;
+                let making = self.tails.as_deref().map(Tails::making);
+                let created = files.create(&path, create_options(kind, lifetime)).await;
+                if let Some(making) = making {
+                    match &created {
+                        Ok(file) => making.made(file.info()?.serial),
+                        // The drive may have the file all the same.
+                        Err(error) if matches!(error.kind, FilesErrorKind::Unavailable | FilesErrorKind::Device) => {
+                            making.unsure();
+                        }
+                        Err(_) => {}
+                    }
                 }
-                self.add(file)
+                self.add(created?)
             }
             Call::Open { path } => self.add(files.open_file(&path)?),
             Call::Truncate { handle, size } => done(self.file(handle)?.file.truncate(size).await),
@@ -124,7 +165,10 @@ impl Session {
                 self.locks.borrow_mut().insert(id, lock);
                 Ok(Reply::Locked(id))
             }
-            Call::Room => Ok(Reply::Room(self.room())),
+            Call::Room => {
+                files.running()?;
+                Ok(Reply::Room(self.room()))
+            }
             Call::Metrics => {
                 let store = self.files.store().to_string();
                 Ok(Reply::Metrics(self.files.stats().prometheus(&[("store", &store)])))
@@ -163,22 +207,19 @@ impl Session {
             Ok(opened) => opened,
             Err(error) => return at_once(Err(error)),
         };
-        let taken = opened.file.append(vec![data]);
+        if let Err(error) = opened.take(data) {
+            return at_once(Err(error));
+        }
         match then {
-            Then::Gather => async move { done(taken.await) }.boxed_local(),
+            Then::Gather => {
+                let pace = opened.file.pace();
+                async move { done(pace.await) }.boxed_local()
+            }
             Then::Flush => {
                 let written = self.flush_soon(opened);
-                async move {
-                    taken.await?;
-                    done(written.await)
-                }
-                .boxed_local()
+                async move { done(written.await) }.boxed_local()
             }
-            Then::Sync => async move {
-                taken.await?;
-                done(opened.file.sync().await)
-            }
-            .boxed_local(),
+            Then::Sync => async move { done(opened.file.sync().await) }.boxed_local(),
         }
     }
 
@@ -190,8 +231,13 @@ impl Session {
         }
         // It does not hold itself: if it never ends, the drive is let go all the same.
         let (rt, file, own) = (self.rt.clone(), opened.file.clone(), Rc::downgrade(&opened.flushing));
+        let gathering = self.gathering.clone();
         let flushing = async move {
-            rt.sleep(GATHER).await;
+            if !gathering.ended.get() {
+                let (ended, gathered) = (pin!(gathering.end.notified()), pin!(rt.sleep(GATHER)));
+                // Either will do.
+                let _ = select(ended, gathered).await;
+            }
             // From here on bytes wait for the next one.
             if let Some(own) = own.upgrade() {
                 own.take();
@@ -201,12 +247,28 @@ impl Session {
         .boxed_local()
         .shared();
         opened.flushing.replace(Some(flushing.clone()));
-        let driven = flushing.clone();
+        let (driven, gathering) = (flushing.clone(), self.gathering.clone());
+        gathering.under_way.update(|flushes| flushes + 1);
         self.rt.spawn_detached(async move {
             // Each who waits is told; this one writes also for those who have gone.
             let _ = driven.await;
+            gathering.under_way.update(|flushes| flushes - 1);
+            gathering.settled.notify_waiters();
         });
         flushing
+    }
+
+    /// Writes what was flushed, without a wait for more, and returns when that is done or has failed.
+    pub(crate) async fn finish(&self) {
+        self.gathering.ended.set(true);
+        self.gathering.end.notify_waiters();
+        loop {
+            let settled = self.gathering.settled.notified();
+            if self.gathering.under_way.get() == 0 {
+                return;
+            }
+            settled.await;
+        }
     }
 
     fn number(&self) -> FilesResult<u64> {
@@ -220,7 +282,7 @@ impl Session {
 
     fn add(&self, file: File) -> Answer {
         let (about, id) = (About::from(file.info()?), self.number()?);
-        self.opened.borrow_mut().insert(id, Rc::new(Opened { file: Rc::new(file), flushing: Rc::default() }));
+        self.opened.borrow_mut().insert(id, Rc::new(Opened::new(file)));
         Ok(Reply::Opened(id, about))
     }
 
@@ -244,5 +306,55 @@ impl Session {
             written_bytes: counters.bytes_written,
             drive_bytes: (counters.blocks_written + counters.blocks_copied) * block,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::Blocks;
+    use shingle_zone_files::{FormatOptions, Options};
+    use shingle_zoned::{Geometry, MemoryDevice, ZonedDevice};
+
+    use super::*;
+    use crate::wire::{kind_number, lifetime_number};
+
+    async fn create(session: &Rc<Session>, path: &str) -> u64 {
+        let kind = kind_number(shingle_zone_files::FileKind::of_name(path));
+        let lifetime = lifetime_number(shingle_zone_files::WriteLifetime::None);
+        match session.begin(Call::Create { path: path.to_owned(), kind, lifetime }, Bytes::new()).await {
+            Ok(Reply::Opened(handle, _)) => handle,
+            _ => panic!("{path} is not made"),
+        }
+    }
+
+    /// FS-HOLE-1: flushes have returned before their answers come, so more of them are under way when one is refused.
+    #[test]
+    fn after_a_refused_append_all_are_refused() {
+        let ran = shingle_runtime::real::run(|rt| async move {
+            let device: Rc<dyn ZonedDevice> = Rc::new(MemoryDevice::new(Geometry::hm_smr(Blocks(64), 30, 0, 8)));
+            ZoneFiles::format(&rt, device.clone(), FormatOptions::default()).await.unwrap();
+            let (files, _) = ZoneFiles::open(&rt, device, Options::default()).await.unwrap();
+            let session = Session::new(&rt, &files, None);
+            let (table, log) = (create(&session, "/1.sst").await, create(&session, "/2.log").await);
+            let append =
+                |handle, then, byte: u8| session.begin(Call::Append { handle, then }, Bytes::from(vec![byte; 20_000]));
+            while append(table, Then::Sync, 1).await.is_ok() {}
+            let mut taken = 0;
+            // The first that has no room waits for it; the next is refused.
+            while append(log, Then::Flush, 2).await.is_ok() {
+                taken += 1;
+            }
+            assert!(append(log, Then::Flush, 3).await.is_err());
+            session.begin(Call::Close { handle: table }, Bytes::new()).await.unwrap();
+            files.remove("/1.sst").await.unwrap();
+            while files.open_file("/2.log").unwrap().sync().await.is_err() {
+                rt.sleep(GATHER).await;
+            }
+            assert!(append(log, Then::Flush, 4).await.is_err(), "there is room, and a hole");
+            let bytes = files.open_file("/2.log").unwrap().read(0, u64::MAX).await.unwrap();
+            assert!(bytes.len() >= taken * 20_000 && bytes.iter().all(|byte| *byte == 2), "{} bytes", bytes.len());
+            assert!(append(create(&session, "/3.log").await, Then::Sync, 4).await.is_ok());
+        });
+        ran.unwrap();
     }
 }

@@ -5,12 +5,11 @@
 //! those that the log lacks.
 //!
 //! # Invariants
-//! - FS-TAIL-1: a byte of a log is in its tail from the end of its flush until it is written.
+//! - FS-TAIL-1: a byte of a log is in its tail from the end of its flush until it is written, also where that fails and its writer goes.
 //! - FS-TAIL-2: a tail is used only if nobody else has made a file on the drive since, and its log is the same file.
 //! - FS-TAIL-3: whoever changes files takes the tails in first, and none is passed over as another user has it.
 //!
-//! A tail has two halves that are used in turn, so that one can be emptied while the other fills. Each has a head (magic, length of the
-//! path, CRC-32C, path) and records (magic, length, offset in the log, CRC-32C, bytes), all little-endian. The records of both, by their
+//! A tail has two halves (`half`) that are used in turn, so that one can be emptied while the other fills. The records of both, by their
 //! offsets, are one piece of the log.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,20 +19,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use shingle_base::{StoreId, crc32c};
+use shingle_base::StoreId;
+
+use crate::half::{HALF_BYTES_MAX, Half, parse};
 
 /// Memory of the system that a process leaves behind.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// Start of the names of users' directories there.
 const USERS: &str = "shingle-files-";
-const HEAD_MAGIC: [u8; 4] = *b"ShT1";
-const RECORD_MAGIC: [u8; 4] = *b"ShR1";
-const HEAD: usize = 12;
-const RECORD: usize = 20;
-/// Bytes of a half.
-const HALF_BYTES: u64 = 2 << 20;
-/// Most bytes of a half that are read back.
-const HALF_BYTES_MAX: u64 = 2 * HALF_BYTES;
 
 /// The place of a log's flushed bytes until they are written.
 pub(crate) enum Keeping {
@@ -57,6 +50,13 @@ impl Keeping {
             Self::Drive => false,
         }
     }
+
+    /// The log's writer goes, with all its bytes before `written` on the drive.
+    pub(crate) fn end(&mut self, written: u64) {
+        if let Self::Tail(tail) = self {
+            tail.written(written);
+        }
+    }
 }
 
 /// The tails of a drive's logs.
@@ -78,8 +78,19 @@ struct Made {
 /// A file is being made. Its end is noted when this is dropped.
 pub(crate) struct Making<'t> {
     tails: &'t Tails,
-    /// Its number.
-    pub(crate) serial: u64,
+    serial: u64,
+}
+
+impl Making<'_> {
+    /// It was made, with this number.
+    pub(crate) fn made(mut self, serial: u64) {
+        self.serial = serial;
+    }
+
+    /// It may have been made, or not: no file is a sign of others any more.
+    pub(crate) fn unsure(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Making<'_> {
@@ -93,21 +104,15 @@ impl Drop for Making<'_> {
 
 /// The tail of one log.
 pub(crate) struct Tail {
-    halves: [Half; 2],
+    /// Names of the halves, but for the letter at the end.
+    name: PathBuf,
+    /// Path of the log.
+    log: String,
+    /// One, or two once the first was full.
+    halves: Vec<Half>,
     current: usize,
     /// Bytes before this one may be missing here: until they are written, what follows them is of no use.
     gap: u64,
-}
-
-struct Half {
-    path: PathBuf,
-    file: File,
-    /// Bytes of the head.
-    head: u64,
-    /// Bytes of it in use.
-    at: u64,
-    /// End in the log of what it has.
-    end: u64,
 }
 
 /// The end of a log that a process left.
@@ -212,8 +217,10 @@ impl Tails {
     pub(crate) fn tail(&self, serial: u64, path: &str) -> io::Result<Tail> {
         // The last bytes of another writer of the log may be on their way.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let half = |letter: char| Half::new(self.directory.join(format!("{serial:016x}-{number}{letter}")), path);
-        Ok(Tail { halves: [half('a')?, half('b')?], current: 0, gap: 0 })
+        let name = self.directory.join(format!("{serial:016x}-{number}"));
+        let mut tail = Tail { name, log: path.to_owned(), halves: Vec::new(), current: 0, gap: 0 };
+        tail.grow()?;
+        Ok(tail)
     }
 
     /// Ends of logs that processes left which have ended. Parts that make no sense are left out: a tail may end anywhere.
@@ -227,7 +234,7 @@ impl Tails {
             let Some(serial) = serial.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { continue };
             let mut bytes = Vec::new();
             File::open(&path)?.take(HALF_BYTES_MAX).read_to_end(&mut bytes)?;
-            let Some((path, records)) = parse(&bytes) else { continue };
+            let Some((path, records)) = parse(&bytes)? else { continue };
             match all.last_mut().filter(|last| last.serial == serial && last.path == path) {
                 Some(last) => last.records.extend(records),
                 None => all.push(Left { serial, path, records }),
@@ -239,11 +246,12 @@ impl Tails {
         Ok(all)
     }
 
-    /// The drive was closed in order: nothing of it stays in memory.
+    /// The drive was closed in order: nothing of it stays in memory but ends of logs that could not be written.
     pub(crate) fn end(&self) {
-        let _ = fs::remove_file(self.directory.join("newest"));
-        // It stays if a log's end was not written.
-        let _ = fs::remove_dir(&self.directory);
+        if self.left().is_ok_and(|left| left.is_empty()) {
+            let _ = fs::remove_file(self.directory.join("newest"));
+            let _ = fs::remove_dir(&self.directory);
+        }
     }
 
     /// Forgets all tails of processes that have ended.
@@ -258,54 +266,6 @@ impl Tails {
     }
 }
 
-impl Half {
-    fn new(path: PathBuf, log: &str) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        let mut head = Vec::with_capacity(HEAD + log.len());
-        head.extend(HEAD_MAGIC);
-        head.extend((log.len() as u32).to_le_bytes());
-        head.extend(crc32c(log.as_bytes()).to_le_bytes());
-        head.extend(log.as_bytes());
-        file.write_all_at(&head, 0)?;
-        let head = head.len() as u64;
-        Ok(Self { path, file, head, at: head, end: 0 })
-    }
-
-    fn add(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut record = Vec::with_capacity(RECORD + bytes.len());
-        record.extend(RECORD_MAGIC);
-        record.extend((bytes.len() as u32).to_le_bytes());
-        record.extend(offset.to_le_bytes());
-        record.extend(check(offset, bytes).to_le_bytes());
-        record.extend(bytes);
-        self.file.write_all_at(&record, self.at)?;
-        self.at += record.len() as u64;
-        self.end = offset + bytes.len() as u64;
-        Ok(())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.at == self.head
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        self.at + (RECORD + bytes) as u64 <= HALF_BYTES
-    }
-
-    /// Empties it, if all it has is written.
-    fn written(&mut self, end: u64) {
-        if !self.is_empty() && self.end <= end && self.file.set_len(self.head).is_ok() {
-            self.at = self.head;
-        }
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 impl Tail {
     /// Keeps bytes of the log, of which those before `written` are on the drive. False if these have to be written first.
     pub(crate) fn keep(&mut self, written: u64, offset: u64, bytes: &[u8]) -> bool {
@@ -317,15 +277,24 @@ impl Tail {
     }
 
     fn add(&mut self, offset: u64, bytes: &[u8]) -> bool {
-        if !self.halves[self.current].has_room(bytes.len()) {
-            let other = 1 - self.current;
-            if !self.halves[other].is_empty() || !self.halves[other].has_room(bytes.len()) {
-                return false;
-            }
+        if self.halves[self.current].add(offset, bytes) {
+            return true;
+        }
+        let other = 1 - self.current;
+        // The memory may be full.
+        let fills = if other == self.halves.len() { self.grow().is_ok() } else { self.halves[other].is_empty() };
+        let added = fills && self.halves[other].add(offset, bytes);
+        if added {
             self.current = other;
         }
-        // The memory may be full.
-        self.halves[self.current].add(offset, bytes).is_ok()
+        added
+    }
+
+    fn grow(&mut self) -> io::Result<()> {
+        let mut path = self.name.clone().into_os_string();
+        path.push(if self.halves.is_empty() { "a" } else { "b" });
+        self.halves.push(Half::new(path.into(), &self.log)?);
+        Ok(())
     }
 
     /// All bytes of the log before `end` are written.
@@ -336,44 +305,10 @@ impl Tail {
     }
 }
 
-fn check(offset: u64, bytes: &[u8]) -> u32 {
-    crc32c(bytes) ^ crc32c(&offset.to_le_bytes())
-}
-
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
-}
-
-type Parsed = (String, Vec<(u64, Vec<u8>)>);
-
-/// The path and the records of a half, up to the first that makes no sense.
-fn parse(bytes: &[u8]) -> Option<Parsed> {
-    let length = u32::from_le_bytes(number(bytes, 4)?) as usize;
-    let path = bytes.get(HEAD..HEAD.checked_add(length)?)?;
-    if number(bytes, 0)? != HEAD_MAGIC || u32::from_le_bytes(number(bytes, 8)?) != crc32c(path) {
-        return None;
-    }
-    let path = std::str::from_utf8(path).ok()?.to_owned();
-    let mut records = Vec::new();
-    let mut rest = &bytes[HEAD + length..];
-    while let Some((offset, found)) = record(rest) {
-        records.push((offset, found.to_vec()));
-        rest = &rest[RECORD + found.len()..];
-    }
-    Some((path, records))
-}
-
-fn record(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let length = u32::from_le_bytes(number(bytes, 4)?) as usize;
-    let offset = u64::from_le_bytes(number(bytes, 8)?);
-    let found = bytes.get(RECORD..RECORD.checked_add(length)?)?;
-    let sound = number(bytes, 0)? == RECORD_MAGIC && u32::from_le_bytes(number(bytes, 16)?) == check(offset, found);
-    (sound && offset.checked_add(length as u64).is_some()).then_some((offset, found))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::half::HALF_BYTES;
 
     /// A folder of the test, which goes with it.
     struct Folder(PathBuf);
@@ -429,6 +364,7 @@ mod tests {
                 }
             }
         }
+        tail.written(offset as u64);
         drop(tail);
         assert!(folder.tails().left().unwrap().is_empty());
     }
@@ -439,8 +375,8 @@ mod tests {
         let folder = Folder::new("gap");
         let mut tail = folder.tails().tail(9, "/log").unwrap();
         assert!(tail.keep(0, 0, &log(100)));
-        assert!(!tail.keep(0, 100, &log(HALF_BYTES)));
-        let end = 100 + HALF_BYTES;
+        assert!(!tail.keep(0, 100, &log(HALF_BYTES as u64)));
+        let end = 100 + HALF_BYTES as u64;
         assert!(!tail.keep(100, end, &log(10)));
         assert!(!tail.keep(end, end + 10, &log(10)));
         assert!(tail.keep(end + 20, end + 20, &log(10)));
@@ -455,24 +391,26 @@ mod tests {
         for piece in 0..5 {
             assert!(tail.keep(0, piece * 10, &log(50)[piece as usize * 10..][..10]));
         }
-        let bytes = fs::read(&tail.halves[0].path).unwrap();
-        for end in 0..bytes.len() {
-            let found = parse(&bytes[..end]).map(|(_, records)| records.len());
-            let expected = end.checked_sub(HEAD + 4).map(|rest| rest / (RECORD + 10));
+        let path = folder.tails().directory.join(format!("{:016x}-0a", 1));
+        let bytes = fs::read(path).unwrap();
+        let (head, record) = (20 + 4, 20 + 10);
+        for end in 0..head + 6 * record {
+            let found = parse(&bytes[..end]).unwrap().map(|(_, records)| records.len());
+            let expected = end.checked_sub(head).map(|rest| (rest / record).min(5));
             assert_eq!(found, expected, "{end} bytes");
         }
-        for at in 0..bytes.len() {
+        for at in 0..head + 5 * record {
             let mut changed = bytes.clone();
             changed[at] ^= 0x40;
-            let records = parse(&changed).map_or(0, |(_, records)| records.len());
-            assert!(records <= at.saturating_sub(HEAD + 4) / (RECORD + 10), "byte {at}");
+            // A magic number of another version is refused.
+            let records = parse(&changed).map_or(0, |half| half.map_or(0, |(_, records)| records.len()));
+            assert!(records <= at.saturating_sub(head) / record, "byte {at}");
         }
         std::mem::forget(tail);
         tails.begin(77);
         assert_eq!((folder.tails().newest(), tails.left().unwrap().len()), (77, 1));
-        let (mut one, other) = (tails.making(), tails.making());
-        one.serial = 90;
-        drop(one);
+        let (one, other) = (tails.making(), tails.making());
+        one.made(90);
         assert_eq!(folder.tails().newest(), u64::MAX);
         drop(other);
         assert_eq!(folder.tails().newest(), 90);
@@ -480,6 +418,39 @@ mod tests {
         assert_eq!((folder.tails().newest(), tails.left().unwrap().len()), (90, 0));
         tails.end();
         assert!(!tails.directory.exists());
+    }
+
+    /// A half that is emptied has nothing of before, wherever its new records end.
+    #[test]
+    fn records_of_before_do_not_come_back() {
+        let folder = Folder::new("emptied");
+        let mut tail = folder.tails().tail(9, "/log").unwrap();
+        for at in 0..100 {
+            assert!(tail.keep(at * 10, at * 10, &[1; 10]));
+        }
+        // Cut, and written anew.
+        tail.written(1000);
+        assert!(tail.keep(500, 500, &[2; 10]) && tail.keep(500, 510, &[2; 10]));
+        assert_eq!(folder.tails().left().unwrap()[0].missing(500), [2; 20]);
+    }
+
+    /// FS-TAIL-1: the tail of a writer that goes stays, unless all of it is written.
+    #[test]
+    fn a_tail_goes_only_if_it_is_written() {
+        let folder = Folder::new("goes");
+        let mut keeping = Keeping::Tail(folder.tails().tail(9, "/log").unwrap());
+        assert!(keeping.keep(0, 0, b"written") && keeping.keep(7, 7, b"missing"));
+        keeping.end(7);
+        drop(keeping);
+        assert_eq!(folder.tails().left().unwrap()[0].missing(7), b"missing");
+    }
+
+    #[test]
+    fn tails_of_another_version_are_refused() {
+        let folder = Folder::new("version");
+        let earlier = [&b"ShT1\x04\0\0\0\0\0\0\0/log"[..], &[0; 30]].concat();
+        fs::write(folder.tails().directory.join(format!("{:016x}-0a", 1)), earlier).unwrap();
+        assert!(folder.tails().left().unwrap_err().to_string().contains("another version"));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use shingle_zone_files::{FilesError, WriteLifetime};
 
 use crate::client::Client;
 use crate::fresh::Fresh;
-use crate::link::Answering;
+use crate::link::{Answering, Appends};
 use crate::tail::Keeping;
-use crate::wire::{About, Call, DATA_BYTES_MAX, Reply, Then, lifetime_number};
+use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Then, lifetime_number};
 
 /// Bytes that gather here before they go to the owner, unless they are flushed.
 const GATHERED: usize = 256 << 10;
@@ -26,6 +26,8 @@ struct State {
     fresh: Option<Fresh>,
     /// The place of flushed bytes, for the next owner of the drive (FS-TAIL-1).
     keeping: Keeping,
+    /// Flushed bytes before this one are nowhere until they are written.
+    unkept: u64,
 }
 
 /// The side of the answers. Held for a moment only, as answers must never wait for one who hands in a call.
@@ -90,10 +92,12 @@ impl Shared {
     fn written(&self) -> u64 {
         lock(&self.answers).written
     }
+}
 
-    fn take_answer(&self, length: u64, written: Option<u64>, answer: Result<Reply, FilesError>) {
+impl Appends for Shared {
+    fn take_answer(&self, bytes: u64, written: Option<u64>, answer: Answer) {
         let mut answers = lock(&self.answers);
-        answers.answered += length;
+        answers.answered += bytes;
         match (answer, written) {
             (Ok(_), Some(end)) => answers.written = answers.written.max(end),
             (Ok(_), None) => {}
@@ -108,12 +112,21 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// All is answered for. A tail that has bytes which were not written stays for the next owner.
+    fn drop(&mut self) {
+        let written = self.written();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.keeping.end(written);
+    }
+}
+
 impl Writer {
     pub(crate) fn new(client: &Client, handle: u64, about: About, path: &str) -> Self {
         let caches = about.table && client.cache().holds_any();
         let fresh = caches.then(|| Fresh::new(about.serial, about.size));
         let keeping = client.keeping(&about, path);
-        let state = State { buffer: BytesMut::new(), size: about.size, sent: 0, fresh, keeping };
+        let state = State { buffer: BytesMut::new(), size: about.size, sent: 0, fresh, keeping, unkept: 0 };
         let answers = Answers { written: about.size, ..Answers::default() };
         let shared =
             Arc::new(Shared { state: Mutex::new(state), answers: Mutex::new(answers), answered: Condvar::new() });
@@ -163,21 +176,25 @@ impl Writer {
     pub fn flush(&self) -> Result<(), FilesError> {
         let mut state = lock(&self.shared.state);
         if state.buffer.is_empty() {
-            return self.shared.sound();
+            // A sync of another thread may have these bytes, and not have returned.
+            return self.shared.wait_written(state.unkept);
         }
         self.flush_all(&mut state)
     }
 
     fn flush_all(&self, state: &mut State) -> Result<(), FilesError> {
-        let kept = self.keep(state);
+        self.keep(state);
         self.send(state, Then::Flush);
-        if kept { self.shared.wait(state.sent, ON_THEIR_WAY) } else { self.shared.wait_written(state.size) }
+        let (sent, unkept) = (state.sent, state.unkept);
+        self.shared.wait_while(|answers| answers.written < unkept || sent - answers.answered > ON_THEIR_WAY)
     }
 
-    /// Keeps what is in the buffer for the next owner. False if it has to be written first.
-    fn keep(&self, state: &mut State) -> bool {
+    /// Keeps what is in the buffer for the next owner, or notes that it has to be written first.
+    fn keep(&self, state: &mut State) {
         let offset = state.size - state.buffer.len() as u64;
-        state.keeping.keep(self.shared.written(), offset, &state.buffer)
+        if !state.keeping.keep(self.shared.written(), offset, &state.buffer) {
+            state.unkept = state.size;
+        }
     }
 
     /// Makes all that was appended durable. May be called beside appends of another thread.
@@ -222,7 +239,7 @@ impl Writer {
             state.fresh = None;
         }
         lock(&self.shared.answers).written = size;
-        state.size = size;
+        (state.size, state.unkept) = (size, state.unkept.min(size));
         Ok(())
     }
 
@@ -249,8 +266,8 @@ impl Writer {
         let data = self.handed_over(state);
         let length = data.len() as u64;
         state.sent += length;
-        let (shared, written) = (self.shared.clone(), (then != Then::Gather).then_some(state.size));
-        let answering = Answering::new(move |answer| shared.take_answer(length, written, answer));
+        let written = (then != Then::Gather).then_some(state.size);
+        let answering = Answering::appends(self.shared.clone(), length, written);
         self.client.send(Call::Append { handle: self.handle, then }, data, answering);
     }
 }
@@ -283,6 +300,7 @@ mod tests {
     use crate::client::Tailing;
     use crate::link::Link;
     use crate::tail::Tails;
+    use crate::wire::Reply;
 
     /// An owner that does nothing, and answers when it is told to.
     #[derive(Default)]
@@ -359,5 +377,26 @@ mod tests {
         flushed.recv().unwrap().unwrap();
         thread.unwrap().join().unwrap().unwrap();
         assert_eq!(writer.shared.written(), 100);
+    }
+
+    /// FS-TAIL-1: a sync of another thread has the bytes, and has not returned.
+    #[test]
+    fn a_flush_beside_a_sync_waits_where_there_is_no_tail() {
+        let slow = Arc::new(Slow::default());
+        let client = Client::new(slow.clone(), 0, Tailing::Here(None));
+        let writer = Arc::new(Writer::new(&client, 1, LOG, "/log"));
+        writer.append(&[1; 100]).unwrap();
+        let (syncing, flushing) = (writer.clone(), writer.clone());
+        let synced = std::thread::Builder::new().spawn(move || syncing.sync()).unwrap();
+        while lock(&slow.0).is_empty() {
+            std::thread::yield_now();
+        }
+        let (told, flushed) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().spawn(move || told.send(flushing.flush()));
+        assert!(flushed.recv_timeout(std::time::Duration::from_millis(100)).is_err());
+        slow.answer();
+        flushed.recv().unwrap().unwrap();
+        thread.unwrap().join().unwrap().unwrap();
+        synced.join().unwrap().unwrap();
     }
 }

@@ -2,98 +2,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "threads and time are real here")]
 
-use std::os::linux::fs::MetadataExt;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+mod common;
 
-use futures_util::FutureExt;
-use shingle_base::Blocks;
-use shingle_files_server::{Files, OpenError, OpenFiles, Opener, open_files};
-use shingle_zone_files::{FileKind, FilesError, FilesErrorKind, FormatOptions, Options, WriteLifetime, ZoneFiles};
-use shingle_zoned::{CreateOptions, FileDevice, FileDeviceErrorKind, Geometry, ZonedDevice};
-
-const NONE: WriteLifetime = WriteLifetime::None;
-const CACHE: u64 = 1 << 20;
-
-/// A drive with an empty store, in a file that goes with it.
-struct Drive(PathBuf);
-
-impl Drop for Drive {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-impl Drive {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("shingle-files-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        FileDevice::create(&path, &Geometry::hm_smr(Blocks(1024), 40, 0, 8), CreateOptions::default()).unwrap();
-        let made = shingle_runtime::real::run(|rt| async move {
-            let device: Rc<dyn ZonedDevice> = Rc::new(FileDevice::open(&path, &rt).unwrap());
-            ZoneFiles::format(&rt, device, FormatOptions::default()).await.unwrap();
-            path
-        });
-        Self(made.unwrap())
-    }
-
-    fn open(&self) -> Files {
-        self.try_open().unwrap()
-    }
-
-    /// The first who opens it owns it; others reach it through that one.
-    fn try_open(&self) -> Result<Files, FilesError> {
-        let parameters =
-            OpenFiles { holder: &self.0, partition: None, options: Options::default(), cache_bytes: CACHE };
-        open_files(&parameters, opener(&self.0))
-    }
-
-    fn socket(&self) -> UnixStream {
-        let found = std::fs::metadata(&self.0).unwrap();
-        let name = format!("shingle-files/file-{}-{}", found.st_dev(), found.st_ino());
-        UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
-    }
-}
-
-fn opener(path: &Path) -> Opener {
-    let path = path.to_owned();
-    Arc::new(move |rt| {
-        let path = path.clone();
-        async move {
-            match FileDevice::open(&path, &rt) {
-                Ok(device) => Ok(Rc::new(device) as Rc<dyn ZonedDevice>),
-                Err(error) => Err(OpenError {
-                    in_use: matches!(error.kind, FileDeviceErrorKind::InUse),
-                    error: FilesError::new(FilesErrorKind::Unavailable, error.to_string()),
-                }),
-            }
-        }
-        .boxed_local()
-    })
-}
-
-fn contents(files: &Files, path: &str) -> Vec<u8> {
-    let reader = files.open(path).unwrap();
-    let mut bytes = vec![0; reader.about().size as usize + 10];
-    let length = reader.read(0, &mut bytes).unwrap();
-    bytes.truncate(length);
-    bytes
-}
+use common::{Drive, NONE, contents, pattern};
+use shingle_files_server::Files;
+use shingle_zone_files::{FileKind, FilesErrorKind};
 
 fn put(files: &Files, path: &str, kind: FileKind, bytes: &[u8]) {
     let writer = files.create(path, kind, NONE).unwrap();
     writer.append(bytes).unwrap();
     writer.sync().unwrap();
-}
-
-fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|at| (at / 7 + at / 4096) as u8 ^ seed).collect()
 }
 
 /// FS-ORDER-1: both ways, and each sees what the other flushed.
