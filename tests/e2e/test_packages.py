@@ -83,7 +83,7 @@ def test_the_library_for_rocksdb_is_a_package_of_its_own(tmp_path):
     assert re.search(r"^Depends: .*librocksdb", control, re.M) and (tree / "usr/include/shingle/files.h").is_file()
     run("md5sum", "--quiet", "--check", "DEBIAN/md5sums", cwd=tree)
     disk = tmp_path / "disk.shingle"
-    for command in (["drive", "create", disk, "--size", "1GiB"], ["files", "format", disk]):
+    for command in (["drive", "create", disk, "--size", "1GiB", "--zone-size", "16MiB"], ["files", "format", disk]):
         assert shingle(*command).returncode == 0
     load = ["--db=/bench", "--benchmarks=fillrandom,readrandom", "--num=1000"]
     said = run("db_bench", f"--fs_uri=shingle://file:{disk}", *load, env={**os.environ, "LD_PRELOAD": library})

@@ -175,7 +175,7 @@ def test_the_sources_build_with_the_newest_rocksdb(tmp_path, rtti):
         name = "newest"
         version = "0.0.0"
         [dependencies]
-        librocksdb-sys = { version = ">=0.17.3", default-features = false }
+        librocksdb-sys = { version = "0.17", default-features = false }
         [workspace]
         """
     )

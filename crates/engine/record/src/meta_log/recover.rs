@@ -438,14 +438,16 @@ fn tail(
         End::Damaged => return Err(damaged(newest)),
         End::Linked(link) => {
             let (slot, next) = slot_of(link.zone)?;
+            // Unneeded zones are reset before the log goes on (RC-LOG-9).
+            let shut = next.is_shut() && !unneeded.contains(&slot);
             let longer = next.info.written.0 > u64::from(WRITE_BLOCKS_MAX) + 1 && !next.is_shut();
             if next.generation == Generation::Unknown || next.generation == Generation::Blank && longer {
                 return Err(damaged(link.zone));
             }
-            let linked = (!next.is_shut()).then_some((slot, link.epoch));
+            let linked = (!shut).then_some((slot, link.epoch));
             // A read-only zone is not reset in its turn: the one that it leads to may have been used, and reset since.
             let kept = zone.info.state == ZoneState::ReadOnly;
-            (next.is_shut() || kept, Tail { linked, ..Tail::default() })
+            (shut || kept, Tail { linked, ..Tail::default() })
         }
         _ if zone.is_shut() => (true, Tail::default()),
         End::Whole => {

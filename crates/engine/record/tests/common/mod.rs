@@ -20,7 +20,10 @@ pub fn config() -> MetaLogConfig {
 }
 
 pub fn medium(random: &mut Random) -> MemoryDevice {
-    let geometry = Geometry::hm_smr(Blocks(16 + random.below(32)), 12, 0, 8);
+    let blocks = 16 + random.below(32);
+    // Where few zones may be active, a zone that is left is finished, and full whatever was written to it.
+    let active_zones_max = (blocks % 2 == 0).then_some(8);
+    let geometry = Geometry { active_zones_max, ..Geometry::hm_smr(Blocks(blocks), 12, 0, 8) };
     MemoryDevice::new(Geometry { volatile_cache: random.chance(0.5), ..geometry })
 }
 
@@ -133,6 +136,16 @@ pub async fn work(
         }
         rt.sleep(Duration::from_micros(random.below(200))).await;
     }
+    Ok(())
+}
+
+/// Journals one entry.
+pub async fn append(log: &MetaLog, asked: &RefCell<Asked>) -> Result<(), MetaLogError> {
+    let number = asked.borrow_mut().next();
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.extend(asked.borrow().life.to_le_bytes());
+    log.append(bytes, 2_000_000).await?;
+    asked.borrow_mut().acked = number + 1;
     Ok(())
 }
 
