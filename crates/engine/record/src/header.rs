@@ -8,6 +8,7 @@
 use std::fmt;
 use std::mem::{offset_of, size_of};
 
+use shingle_base::wire::COUNTER_END;
 use shingle_base::{StoreId, ZoneId, crc32c};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -196,6 +197,10 @@ impl Header {
             return Err(FrameError::NewerVersion([v0, v1]));
         }
         if crc32c(&bytes[..offset_of!(RawHeader, crc)]) != raw.crc.get() {
+            return Err(FrameError::BadHeader);
+        }
+        // No store counts as far, and one that went on from there would come to an end.
+        if raw.epoch.get() >= COUNTER_END || raw.sequence.get() >= COUNTER_END {
             return Err(FrameError::BadHeader);
         }
         let place = RecordPlace {

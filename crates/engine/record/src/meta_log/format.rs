@@ -1,7 +1,7 @@
 //! Payloads of log records. See `docs/formats/meta-log.md`.
 
 use bytes::Bytes;
-use shingle_base::wire::Fields;
+use shingle_base::wire::{COUNTER_END, Fields};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
 use shingle_runtime::UnixTime;
 
@@ -126,7 +126,7 @@ impl Link {
     pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(payload);
         let link = Self { zone: ZoneId(fields.u32()?), epoch: fields.u64()? };
-        fields.end().map(|()| link)
+        fields.end().filter(|()| link.epoch < COUNTER_END).map(|()| link)
     }
 }
 
@@ -203,7 +203,8 @@ pub fn parse_journal(payload: &Bytes) -> Option<Vec<Entry>> {
         let (length, _) = rest.split_first_chunk::<4>()?;
         let begin = at + ENTRY_HEAD;
         let end = begin.checked_add(u32::from_le_bytes(*length) as usize).filter(|&end| end <= payload.len())?;
-        entries.push(Entry { sequence: u64::from_le_bytes(*sequence), bytes: payload.slice(begin..end) });
+        let sequence = Some(u64::from_le_bytes(*sequence)).filter(|&sequence| sequence < COUNTER_END)?;
+        entries.push(Entry { sequence, bytes: payload.slice(begin..end) });
         at = end;
     }
     Some(entries)

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream;
 use shingle_base::ZoneId;
+use shingle_base::wire::COUNTER_END;
 use shingle_runtime::Runtime;
 use shingle_zoned::{ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
 use tokio::sync::Notify;
@@ -375,7 +376,7 @@ fn replay(
     checkpoint: u64,
     recovered: &mut Recovered,
 ) -> Result<u64, MetaLogError> {
-    let mut last = checkpoint.saturating_sub(1);
+    let mut last = checkpoint.min(COUNTER_END).saturating_sub(1);
     let mut parts = 0;
     let mut pieces: Vec<Bytes> = Vec::new();
     for zone in zones {
@@ -384,7 +385,7 @@ fn replay(
             if kind == LINK || position <= last {
                 continue;
             }
-            if position != last + 1 {
+            if position != last + 1 || position >= COUNTER_END {
                 return Err(MetaLogError::Damaged { zone: Some(zone.zone), position: last + 1 });
             }
             last = position;
