@@ -15,5 +15,6 @@ mod repair;
 mod semantics;
 mod spoilt;
 mod superblocks;
+mod tight;
 mod watched;
 mod world;
