@@ -16,6 +16,7 @@ use crate::format::key;
 use crate::ids::ObjectId;
 use crate::map::{by_shard, shard_of};
 use crate::object::Object;
+use crate::promise::Promise;
 use crate::relocate::{Move, Rewrite};
 use crate::sequence::{Collection, Job};
 use crate::transaction::{Operation, Transaction};
@@ -29,6 +30,8 @@ pub(super) struct Prepared {
     omaps: BTreeMap<u64, Vec<(Bytes, Bytes)>>,
     /// Blocks that have to be promised to it.
     blocks: u64,
+    /// Its room in the metadata. (BLU-META-1)
+    promise: Promise,
 }
 
 impl Engine {
@@ -130,15 +133,16 @@ impl Engine {
 
     /// Has a transaction happen that has room.
     pub(super) fn happen(self: &Rc<Self>, prepared: Prepared, transaction: Transaction) -> Change {
-        let Prepared { objects, omaps, blocks } = prepared;
-        let (change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
+        let Prepared { objects, omaps, blocks, promise } = prepared;
+        let (mut change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
         let mut state = self.state.borrow_mut();
+        change.promise = Some(promise);
         // Copies of deferred bytes were not promised.
         state.promised = (state.promised + used).saturating_sub(blocks);
         change
     }
 
-    /// Loads what a transaction needs, and checks it: all but the room. Nothing has happened when it fails.
+    /// Loads what a transaction needs, and checks it: all but the room of its data. Nothing has happened when it fails.
     pub(super) async fn prepare(&self, collection: &Collection, transaction: &Transaction) -> BlueResult<Prepared> {
         if collection.gone.get() {
             return Err(BlueError::new(BlueErrorKind::NotFound, "the collection was removed"));
@@ -162,10 +166,24 @@ impl Engine {
         plan::check(operations, &mut sizes)?;
         let omaps = self.omaps_for(collection, operations, &objects).await?;
         let metadata = plan::metadata(operations, self.drive.layout.small);
-        if metadata > 0 && !transaction.reserve && self.kv.room() < metadata + METADATA_MARGIN {
-            return Err(BlueError::new(BlueErrorKind::NoSpace, "the metadata have no room for more; remove objects"));
+        let promise = self.promise_metadata(metadata, transaction.reserve).await?;
+        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations), promise })
+    }
+
+    /// Promises room in the metadata; one that may use the reserve has it in any case. (BLU-META-1)
+    async fn promise_metadata(&self, bytes: u64, reserve: bool) -> BlueResult<Promise> {
+        let promises = self.state.borrow().promised_metadata.clone();
+        let fits = || self.kv.room() >= promises.bytes().saturating_add(bytes).saturating_add(METADATA_MARGIN);
+        if bytes > 0 && !reserve && !fits() {
+            self.kv.win_room().await?;
+            if !fits() {
+                return Err(BlueError::new(
+                    BlueErrorKind::NoSpace,
+                    "the metadata have no room for more; remove objects",
+                ));
+            }
         }
-        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations) })
+        Ok(promises.promise(bytes))
     }
 
     /// Waits until few enough bytes are under way.

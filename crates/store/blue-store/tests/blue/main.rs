@@ -12,6 +12,7 @@ mod kv;
 mod lives;
 mod pieces;
 mod repair;
+mod room;
 mod semantics;
 mod spoilt;
 mod superblocks;

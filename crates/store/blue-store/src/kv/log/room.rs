@@ -18,6 +18,9 @@ const PART: u64 = 256 << 10;
 /// Bytes that `current`, and the ends of files that are being written, take on the drive.
 const ENDS: u64 = 32 << 10;
 
+/// Steps that are waited for the room of removed files at most.
+const SETTLING_STEPS: u32 = 32;
+
 /// Bytes on the drive of some that are written by themselves.
 pub(super) fn on_drive(bytes: u64) -> u64 {
     if bytes == 0 { 0 } else { sliced_record_blocks(bytes).bytes() }
@@ -97,8 +100,20 @@ impl Shared {
         }
         if self.compacting.get() {
             ended.await;
+            self.await_removed().await;
         }
         self.running()
+    }
+
+    /// Waits for the room of removed files, which they give back a few steps behind their removal. One that somebody reads keeps it.
+    async fn await_removed(&self) {
+        for _ in 0..SETTLING_STEPS {
+            let named = self.files.list("kv").map_or(0, |entries| entries.len() as u64);
+            if self.files.stats().files <= named {
+                return;
+            }
+            self.rt.yield_now().await;
+        }
     }
 
     /// Waits for the table that is being written, if logs take the room that it needs. (BLU-LOG-5)
