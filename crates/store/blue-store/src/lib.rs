@@ -60,4 +60,4 @@ pub use options::{FormatOptions, Metadata, Options, Placement, Victims};
 pub use repair::Repaired;
 pub use stats::{BlueStats, Counters};
 pub use store::{ObjectInfo, Store};
-pub use transaction::{ATTRIBUTE_MAX, KEY_MAX, OBJECT_MAX, TRANSACTION_MAX, Transaction};
+pub use transaction::{ATTRIBUTE_MAX, ATTRIBUTES_MAX, KEY_MAX, OBJECT_MAX, TRANSACTION_MAX, Transaction};

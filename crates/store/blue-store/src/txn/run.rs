@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::apply::Apply;
+use super::bill::bill;
 use super::load::Shards;
 use super::plan;
 use crate::change::Change;
@@ -165,8 +166,8 @@ impl Engine {
         let mut sizes = objects.iter().map(|(id, object)| (id.clone(), size(object))).collect();
         plan::check(operations, &mut sizes)?;
         let omaps = self.omaps_for(collection, operations, &objects).await?;
-        let metadata = plan::metadata(operations, self.drive.layout.small);
-        let promise = self.promise_metadata(metadata, transaction.reserve).await?;
+        let bill = bill(operations, &objects, &omaps, self.drive.layout.small)?.check(self.options.batch_bytes)?;
+        let promise = self.promise_metadata(bill.room, transaction.reserve).await?;
         Ok(Prepared { objects, omaps, blocks: plan::blocks(operations), promise })
     }
 

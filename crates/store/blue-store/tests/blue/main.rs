@@ -10,6 +10,7 @@ mod growth;
 mod keeping;
 mod kv;
 mod lives;
+mod long;
 mod pieces;
 mod repair;
 mod room;

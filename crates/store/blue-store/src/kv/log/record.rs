@@ -10,9 +10,6 @@ use super::super::{Change, KvError, KvErrorKind};
 /// Bytes of a record's head.
 pub(super) const HEAD: usize = 16;
 
-/// Bytes of a record's changes at most.
-pub(super) const PAYLOAD_MAX: usize = 256 << 20;
-
 /// A record: its head, and then changes.
 ///
 /// | at | size | field    | meaning                                                        |
@@ -104,9 +101,6 @@ pub(super) fn read(bytes: &[u8]) -> Result<Record, Fault> {
     let head = (fields.u32(), fields.u32(), fields.u64());
     let (Some(length), Some(crc), Some(number)) = head else { return Err(Fault::Torn) };
     let length = length as usize;
-    if length > PAYLOAD_MAX {
-        return Err(Fault::Damaged);
-    }
     let payload = fields.bytes(length).ok_or(Fault::Torn)?;
     if Crc::new().update(&number.to_le_bytes()).update(payload).value() != crc {
         return Err(Fault::Damaged);
@@ -148,6 +142,16 @@ mod tests {
             assert_eq!(read(&bad), Err(Fault::Damaged), "byte {at}");
         }
         assert!(parse_record(&bytes) && !parse_record(&[0xFF; 40]));
+    }
+
+    /// BLU-META-2: what a writer can make is read, however long it is. A cut may leave the beginning of such a record.
+    #[test]
+    fn a_long_record_that_is_not_whole_is_torn_and_not_damaged() {
+        for length in [1, 200 << 20, 300 << 20, u32::MAX] {
+            let mut bytes = frame(7, &[]).unwrap();
+            bytes[..4].copy_from_slice(&length.to_le_bytes());
+            assert_eq!(read(&bytes), Err(Fault::Torn), "{length}");
+        }
     }
 
     /// BLU-LOG-5: tables are as long as they are thought to be.
