@@ -1,7 +1,7 @@
 //! The bill of a transaction: what it brings to the metadata, told before it happens.
 //!
-//! What a transaction says itself is bounded. What it repeats is not: a clone has the omap and the map of its source, and a head is written
-//! with all of its attributes.
+//! A transaction has a bound for all that it says itself, and none for what it repeats: a clone has the omap and the map of its source, and a
+//! head is written with all of its attributes.
 //!
 //! # Invariants
 //! - BLU-META-2: no transaction brings more than a batch may have, and no object gets more attributes than one value may have. So all that is

@@ -127,7 +127,7 @@ impl Engine {
                             Ok(())
                         }
                         Err(error) => {
-                            // Whatever it says, the batch may be there at the next opening: so nobody is told that nothing has happened.
+                            // The batch may be there at the next opening, so nobody is told that nothing has happened.
                             engine.stop(&error);
                             engine.state.borrow().running()
                         }

@@ -105,7 +105,7 @@ fn the_attributes_of_an_object_have_a_bound() {
         };
         assert_eq!(refused.kind, BlueErrorKind::Invalid, "{refused}");
         assert_eq!(count, (ATTRIBUTES_MAX / (ATTRIBUTE_MAX + 4)) as u64);
-        // What is there may change, and go, and others may come then.
+        // Those that are there may change, and go, and others may come then.
         set(0, ATTRIBUTE_MAX).await.unwrap();
         change(&store, at, |t| t.remove_attribute(&a, "0000").write(&a, 0, vec![1; 100])).await.unwrap();
         set(count, ATTRIBUTE_MAX).await.unwrap();

@@ -1,5 +1,6 @@
 //! BLU-LOG-5: metadata in a log on drives that are full, or have no room for a table.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -84,6 +85,67 @@ fn a_full_store_takes_the_same_keys_again() {
     });
 }
 
+/// BLU-KV-1 and BLU-LOG-5 on a full drive, wherever the power is cut.
+#[test]
+fn cuts_on_a_full_drive_lose_nothing_and_refuse_no_opening() {
+    let (mut cuts, mut tables) = (0, 0);
+    for seed in seeds(3) {
+        let (some, last) = Sim::new(seed).run(move |rt| async move {
+            let mut random = Random::new(seed);
+            let geometry = Geometry::hm_smr(Blocks(24), random.between(40, 60) as u32, 0, 8);
+            let geometry = Geometry { volatile_cache: random.chance(0.5), ..geometry };
+            let device = fresh(&rt, &geometry).await;
+            let files = files(&rt, &device).await;
+            let kv = LogKv::open(&rt, files.clone(), &[], LogKvOptions { log_bytes: LOG_BYTES }, false).await.unwrap();
+            fill(&kv, 80_000).await;
+            let (begun, mut cuts) = (last_log(&files), 0);
+            let moments = Rc::new(RefCell::new(Vec::new()));
+            let (kept, step) = (moments.clone(), Cell::new(seed));
+            device.on_command(move |_, device| {
+                step.set(step.get() + 1);
+                if step.get().is_multiple_of(19) {
+                    let survival = shingle_sim::lives::survival(device.geometry(), Survival::AnySubset);
+                    kept.borrow_mut().push(device.crash_image_with(step.get(), survival));
+                }
+            });
+            let mut map = all(&kv).await;
+            for number in 1..=900u64 {
+                let (key, mut batch) = (key(random.below(3_000)), Batch::default());
+                let old = match random.chance(0.6) {
+                    true => {
+                        batch.delete(key.clone());
+                        map.remove(&key)
+                    }
+                    false => {
+                        batch.put(key.clone(), number.to_le_bytes().to_vec());
+                        map.insert(key.clone(), number.to_le_bytes().to_vec().into())
+                    }
+                };
+                kv.write(batch).await.unwrap_or_else(|error| panic!("seed {seed}, write {number}: {error}"));
+                for image in moments.take() {
+                    let (again, context) = (SimDevice::new(&rt, &image), format!("seed {seed}, write {number}"));
+                    again.set_latency(std::time::Duration::ZERO);
+                    let opened = open_with(&rt, &again, LOG_BYTES).await;
+                    let mut found = all(&opened.unwrap_or_else(|error| panic!("{context}: {error}"))).await;
+                    if found != map {
+                        // This write is not there yet, and all before it are.
+                        assert_eq!(found.get(&key), old.as_ref(), "{context}");
+                        match map.get(&key) {
+                            Some(value) => drop(found.insert(key.clone(), value.clone())),
+                            None => drop(found.remove(&key)),
+                        }
+                        assert!(found == map, "{context}: other keys");
+                    }
+                    cuts += 1;
+                }
+            }
+            (cuts, last_log(&files) - begun)
+        });
+        (cuts, tables) = (cuts + some, tables + last);
+    }
+    assert!(cuts > 150 && tables > 8 || std::env::var_os("SHINGLE_SEED").is_some(), "{cuts} cuts, {tables} tables");
+}
+
 /// BLU-LOG-5: writers that are faster than the table leave it its room.
 #[test]
 fn writers_give_way_to_a_table_that_needs_the_room() {
@@ -140,7 +202,7 @@ fn a_table_that_finds_no_room_leaves_nothing_behind() {
         let count = fill(&kv, 1 << 20).await;
         device.set_latency(std::time::Duration::from_micros(100));
         let filler = files.create("filler", CreateOptions::default()).await.unwrap();
-        let ended = std::cell::Cell::new(false);
+        let ended = Cell::new(false);
         let fills = async {
             while !ended.get() {
                 // The files refuse it once they are full, and take it again later.

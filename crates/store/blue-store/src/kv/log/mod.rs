@@ -181,7 +181,7 @@ impl Shared {
         self.running()?;
         let (previous, log, bytes) = {
             let mut state = self.state.borrow_mut();
-            let bytes = room::on_drive(std::mem::take(&mut state.unsynced));
+            let bytes = record::on_drive(std::mem::take(&mut state.unsynced));
             state.log_bytes += bytes;
             state.beside += bytes;
             state.syncing += bytes;

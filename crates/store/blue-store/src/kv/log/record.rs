@@ -51,6 +51,11 @@ pub(super) fn put_bytes_of(key: &[u8], value: &[u8]) -> u64 {
     1 + field(key) + field(value)
 }
 
+/// Bytes on the drive of some that are written by themselves.
+pub(super) fn on_drive(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { shingle_record::sliced_record_blocks(bytes).bytes() }
+}
+
 /// A record's bytes. `None` if there are more than its head can tell.
 pub(super) fn frame(number: u64, changes: &[Change]) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEAD];

@@ -3,13 +3,12 @@
 //! # Invariants
 //! - BLU-LOG-5: batches that were told of room find some. As long as the files have room for a table of all keys, one begins before the logs
 //!   have taken that room; batches that come while it is written leave it there, since those that take too much are answered when it is
-//!   done. Where there is no room for a table (zones have failed, say), the logs go on, in this life and over openings.
+//!   done. Without room for a table (zones have failed, say), the logs go on, in this life and over openings.
 
 use std::rc::Rc;
 
-use shingle_record::sliced_record_blocks;
-
 use super::super::{KvError, KvErrorKind, KvResult};
+use super::record::{HEAD, on_drive};
 use super::{Shared, State};
 
 /// Bytes of keys and values in a record of a table, about: what one step writes. Fewer where logs are short.
@@ -20,11 +19,6 @@ const ENDS: u64 = 32 << 10;
 
 /// Steps that are waited for the room of removed files at most.
 const SETTLING_STEPS: u32 = 32;
-
-/// Bytes on the drive of some that are written by themselves.
-pub(super) fn on_drive(bytes: u64) -> u64 {
-    if bytes == 0 { 0 } else { sliced_record_blocks(bytes).bytes() }
-}
 
 impl State {
     /// Bytes on the drive of the logs, once all is synced.
@@ -46,7 +40,7 @@ impl Shared {
 
     /// Bytes that a table of all keys takes on the drive at most.
     fn table_bytes(&self, state: &State) -> u64 {
-        let heads = (state.map_bytes / self.part_bytes() + 2) * super::record::HEAD as u64;
+        let heads = (state.map_bytes / self.part_bytes() + 2) * HEAD as u64;
         let bytes = on_drive(state.map_bytes + heads);
         // Records of files end with their last block.
         bytes + bytes / 64 + ENDS
@@ -55,7 +49,7 @@ impl Shared {
     /// Bytes that batches can bring.
     pub(super) fn room(&self) -> u64 {
         let state = self.state.borrow();
-        // A table of all keys is written beside the one that is there, and logs wait for it. What comes is in the log, and in that table.
+        // A table of all keys is written beside the one that is there, and logs wait for it. All that comes is in the log, and in that table.
         let table = state.map_bytes + state.map_bytes / 4;
         self.free(&state).saturating_sub(table + self.options.log_bytes * 2) / 2
     }
