@@ -7,20 +7,33 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use tokio::sync::Notify;
+
 /// All promises that are kept for somebody.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Promises(Rc<Cell<u64>>);
+pub(crate) struct Promises(Rc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Cell<u64>,
+    given_back: Notify,
+}
 
 impl Promises {
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.get()
+        self.0.bytes.get()
     }
 
     /// One more.
     pub(crate) fn promise(&self, bytes: u64) -> Promise {
-        self.0.set(self.0.get().saturating_add(bytes));
+        self.0.bytes.set(self.bytes().saturating_add(bytes));
         Promise { all: self.clone(), bytes }
+    }
+
+    /// Completes when one is given back from now on.
+    pub(crate) fn given_back(&self) -> impl Future<Output = ()> {
+        self.0.given_back.notified()
     }
 }
 
@@ -33,6 +46,8 @@ pub(crate) struct Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.all.0.set(self.all.0.get().saturating_sub(self.bytes));
+        let kept = &self.all.0;
+        kept.bytes.set(kept.bytes.get().saturating_sub(self.bytes));
+        kept.given_back.notify_waiters();
     }
 }

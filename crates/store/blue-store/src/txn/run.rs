@@ -35,6 +35,15 @@ pub(super) struct Prepared {
     promise: Promise,
 }
 
+/// The turn at which a transaction is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Its own.
+    Own,
+    /// That of another one, which waits for room, and has a promise: one that waited for it would do so for ever.
+    Passes,
+}
+
 impl Engine {
     /// Puts a job behind others of its collection, in the step of the call.
     pub(crate) fn enqueue(self: &Rc<Self>, collection: &Rc<Collection>, job: Job) {
@@ -127,7 +136,7 @@ impl Engine {
     }
 
     async fn apply(self: &Rc<Self>, collection: &Rc<Collection>, transaction: Transaction) -> BlueResult<Change> {
-        let prepared = self.prepare(collection, &transaction).await?;
+        let prepared = self.prepare(collection, &transaction, Turn::Own).await?;
         self.reserve_behind(collection, &transaction, prepared.blocks).await?;
         Ok(self.happen(prepared, transaction))
     }
@@ -144,7 +153,12 @@ impl Engine {
     }
 
     /// Loads what a transaction needs, and checks it: all but the room of its data. Nothing has happened when it fails.
-    pub(super) async fn prepare(&self, collection: &Collection, transaction: &Transaction) -> BlueResult<Prepared> {
+    pub(super) async fn prepare(
+        &self,
+        collection: &Collection,
+        transaction: &Transaction,
+        turn: Turn,
+    ) -> BlueResult<Prepared> {
         if collection.gone.get() {
             return Err(BlueError::new(BlueErrorKind::NotFound, "the collection was removed"));
         }
@@ -167,24 +181,33 @@ impl Engine {
         plan::check(operations, &mut sizes)?;
         let omaps = self.omaps_for(collection, operations, &objects).await?;
         let bill = bill(operations, &objects, &omaps, self.drive.layout.small)?.check(self.options.batch_bytes)?;
-        let promise = self.promise_metadata(bill.room, transaction.reserve).await?;
+        let promise = self.promise_metadata(bill.room, transaction, turn).await?;
         Ok(Prepared { objects, omaps, blocks: plan::blocks(operations), promise })
     }
 
-    /// Promises room in the metadata; one that may use the reserve has it in any case. (BLU-META-1)
-    async fn promise_metadata(&self, bytes: u64, reserve: bool) -> BlueResult<Promise> {
+    /// Promises room in the metadata; a transaction that may use the reserve has it in any case. (BLU-META-1) Promises are ample, so it waits for
+    /// those of others, if it may, before it is refused.
+    async fn promise_metadata(&self, bytes: u64, transaction: &Transaction, turn: Turn) -> BlueResult<Promise> {
         let promises = self.state.borrow().promised_metadata.clone();
-        let fits = || self.kv.room() >= promises.bytes().saturating_add(bytes).saturating_add(METADATA_MARGIN);
-        if bytes > 0 && !reserve && !fits() {
-            self.kv.win_room().await?;
+        let needed = || promises.bytes().saturating_add(bytes).saturating_add(METADATA_MARGIN);
+        let fits = || bytes == 0 || transaction.reserve || self.kv.room() >= needed();
+        loop {
             if !fits() {
+                self.kv.win_room().await?;
+            }
+            let given_back = promises.given_back();
+            self.state.borrow().running()?;
+            if fits() {
+                return Ok(promises.promise(bytes));
+            }
+            if promises.bytes() == 0 || turn == Turn::Passes {
                 return Err(BlueError::new(
                     BlueErrorKind::NoSpace,
                     "the metadata have no room for more; remove objects",
                 ));
             }
+            given_back.await;
         }
-        Ok(promises.promise(bytes))
     }
 
     /// Waits until few enough bytes are under way.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use shingle_base::Blocks;
 use shingle_blue_store::{BlueErrorKind, CollectionId, ObjectId, Options, Store, Transaction};
 use shingle_runtime::Runtime;
-use shingle_sim::{Sim, SimDevice, Survival};
+use shingle_sim::{Sim, SimDevice, Survival, contents};
 use shingle_zoned::Geometry;
 
 use crate::common::{collection, format, options};
@@ -68,6 +68,62 @@ fn writers_that_come_together_do_not_share_one_room() {
             store.submit(at, transaction).await.unwrap();
             assert_eq!(store.check(true).await.unwrap(), []);
         }
+    });
+}
+
+/// BLU-META-1: promises are ample, so those who come together wait for each other before one is refused.
+#[test]
+fn small_transactions_that_come_together_all_find_the_room_that_there_is() {
+    Sim::new(1).run(|rt| async move {
+        let (device, store, at) = made(&rt).await;
+        let id = ObjectId::new(1, "object");
+        let mut filled = 0;
+        while store.stats().metadata_room_bytes > 900_000 {
+            store.submit(at, set(&id, format!("filled {filled:03}"), 100_000)).await.unwrap();
+            filled += 1;
+        }
+        device.set_latency(std::time::Duration::from_micros(100));
+        let together = (0..400).map(|number| store.submit(at, set(&id, format!("short {number:03}"), 100)));
+        for (number, ended) in join_all(together.collect::<Vec<_>>()).await.into_iter().enumerate() {
+            ended.unwrap_or_else(|error| panic!("{number}: {error}"));
+        }
+        let keys = reopened(&rt, &device).await.omap_list(&id, b"", 1000).await.unwrap();
+        assert_eq!(keys.len(), filled + 400);
+    });
+}
+
+/// BLU-META-1 and BLU-PASS-1: one that passes does not wait for the promise of the one that it passes.
+#[test]
+fn one_that_passes_without_room_for_its_metadata_has_its_turn() {
+    Sim::new(3).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 42, 0, 12)).await;
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), patient()).await.unwrap();
+        let at = collection(0, 0);
+        store.create_collection(at).await.unwrap();
+        let (name, filler) = (|number: u64| ObjectId::new(1, format!("o{number}")), ObjectId::new(1, "filler"));
+        let write = |number: u64, length: u64| {
+            let mut transaction = Transaction::new();
+            transaction.write(&name(number), 0, contents(number, 0, length));
+            store.submit(at.id, transaction)
+        };
+        let mut count = 0;
+        while write(count, 20_000).await.is_ok() {
+            count += 1;
+        }
+        let mut filled = 0;
+        while store.stats().metadata_room_bytes > 200_000 {
+            store.submit(at.id, set(&filler, format!("filled {filled:03}"), 30_000)).await.unwrap();
+            filled += 1;
+        }
+        let mut removal = Transaction::new();
+        (0..count).step_by(7).for_each(|number| drop(removal.remove(&name(number))));
+        device.set_latency(std::time::Duration::from_millis(20));
+        store.submit(at.id, removal).await.unwrap();
+        let mut passing = set(&filler, "long".to_owned(), 300_000);
+        passing.may_pass();
+        let (wrote, passed) = futures_util::future::join(write(count, 330_000), store.submit(at.id, passing)).await;
+        wrote.unwrap();
+        assert_eq!(passed.unwrap_err().kind, BlueErrorKind::NoSpace);
     });
 }
 
