@@ -116,7 +116,9 @@ fn one_that_passes_without_room_for_its_metadata_has_its_turn() {
             filled += 1;
         }
         let mut removal = Transaction::new();
-        (0..count).step_by(7).for_each(|number| drop(removal.remove(&name(number))));
+        for number in (0..count).step_by(7) {
+            removal.remove(&name(number));
+        }
         device.set_latency(std::time::Duration::from_millis(20));
         store.submit(at.id, removal).await.unwrap();
         let mut passing = set(&filler, "long".to_owned(), 300_000);
