@@ -10,6 +10,7 @@ use crate::kv;
 use crate::map::Extents;
 use crate::object::Object;
 use crate::piece::{Group, Writing};
+use crate::promise::Promise;
 
 /// A shard before a transaction and after it.
 pub(crate) struct ShardChange {
@@ -56,6 +57,8 @@ pub(crate) struct Change {
     pub(crate) bytes: u64,
     /// It is a user's, not the store's own.
     pub(crate) counts: bool,
+    /// Its room in the metadata. (BLU-META-1)
+    pub(crate) promise: Option<Promise>,
 }
 
 impl Moved {

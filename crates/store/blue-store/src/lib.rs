@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! Each module states its own: BLU-HASH and BLU-KEY of names, BLU-KV and BLU-LOG of the metadata, BLU-BLOB, BLU-MAP, BLU-PACK and BLU-CHECK of
-//! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-LOAD, BLU-COMMIT, BLU-PASS and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
+//! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-META of their room, BLU-LOAD, BLU-COMMIT, BLU-PASS and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
 //! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-OPEN of openings, BLU-MEND of repairs, BLU-CACHE of memory.
 
 mod blob;
@@ -35,6 +35,7 @@ mod open;
 mod options;
 pub mod parse;
 mod piece;
+mod promise;
 mod read;
 mod relocate;
 mod repair;
@@ -59,4 +60,4 @@ pub use options::{FormatOptions, Metadata, Options, Placement, Victims};
 pub use repair::Repaired;
 pub use stats::{BlueStats, Counters};
 pub use store::{ObjectInfo, Store};
-pub use transaction::{ATTRIBUTE_MAX, KEY_MAX, OBJECT_MAX, TRANSACTION_MAX, Transaction};
+pub use transaction::{ATTRIBUTE_MAX, ATTRIBUTES_MAX, KEY_MAX, OBJECT_MAX, TRANSACTION_MAX, Transaction};

@@ -28,6 +28,7 @@ use crate::ids::CollectionInfo;
 use crate::kv::{KeyValue, MergeOperator, Order};
 use crate::layout::Layout;
 use crate::options::{FormatOptions, Metadata, Options};
+use crate::promise::Promises;
 use crate::sequence::Collection;
 use crate::state::{COPIES, Own, State};
 use crate::two_queue::TwoQueue;
@@ -208,6 +209,7 @@ async fn open_on(
         epochs: vec![0; zones as usize],
         lanes: std::iter::repeat_with(Lane::default).take(lanes).collect(),
         promised: 0,
+        promised_metadata: Promises::default(),
         waiters: 0,
         full: false,
         looked: Default::default(),

@@ -68,6 +68,8 @@ pub struct Options {
     pub deferred_bytes: u64,
     /// Bytes of transactions under way before the next ones wait.
     pub waiting_bytes: u64,
+    /// Bytes that a transaction brings to the metadata at most, those that clones repeat included. (BLU-META-2)
+    pub batch_bytes: u64,
     /// The store of metadata that are in a log.
     pub log: Rc<dyn OpenKeyValue>,
     /// The store of metadata that are in RocksDB; `None` = such drives are refused.
@@ -90,6 +92,7 @@ impl Default for Options {
             cache_bytes: 256 << 20,
             deferred_bytes: 8 << 20,
             waiting_bytes: 256 << 20,
+            batch_bytes: 256 << 20,
             log: Rc::new(LogKvOptions::default()),
             rocksdb: None,
         }

@@ -14,6 +14,7 @@ use crate::ids::{CollectionId, ObjectId};
 use crate::looked::Looked;
 use crate::object::Object;
 use crate::piece::Piece;
+use crate::promise::Promises;
 use crate::sequence::Collection;
 use crate::stats::Counters;
 use crate::two_queue::TwoQueue;
@@ -53,6 +54,8 @@ pub(crate) struct State {
     pub(crate) lanes: Vec<Lane<Piece, LaneOwn>>,
     /// Blocks of transactions that have room, and are not written yet.
     pub(crate) promised: u64,
+    /// Room of the metadata that transactions have. (BLU-META-1)
+    pub(crate) promised_metadata: Promises,
     /// Calls that wait for room.
     pub(crate) waiters: u32,
     /// No zone is free, and none can be won.

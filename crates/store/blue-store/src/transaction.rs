@@ -18,6 +18,9 @@ pub const KEY_MAX: usize = 2048;
 /// Bytes of an attribute at most.
 pub const ATTRIBUTE_MAX: usize = 64 << 10;
 
+/// Bytes of all attributes of an object, with their names, at most: they are one value of the metadata. (BLU-META-2)
+pub const ATTRIBUTES_MAX: usize = 1 << 20;
+
 /// An operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {

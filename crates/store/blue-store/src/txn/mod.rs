@@ -2,6 +2,7 @@
 
 mod apply;
 mod batch;
+mod bill;
 mod commit;
 mod load;
 mod pass;

@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
 use super::plan;
+use super::run::Turn;
 use crate::engine::Engine;
 use crate::error::BlueResult;
 use crate::ids::ObjectId;
@@ -49,7 +50,7 @@ impl Engine {
 
     /// Has a transaction happen before its turn; one that fails waits for it, at its place in the queue.
     async fn pass(self: &Rc<Self>, collection: &Rc<Collection>, at: usize, mut passing: Transaction, reply: Reply) {
-        match self.prepare(collection, &passing).await {
+        match self.prepare(collection, &passing, Turn::Passes).await {
             Ok(prepared) => {
                 let change = self.happen(prepared, passing);
                 self.commit(collection, change, reply);

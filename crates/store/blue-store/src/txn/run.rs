@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::apply::Apply;
+use super::bill::bill;
 use super::load::Shards;
 use super::plan;
 use crate::change::Change;
@@ -16,6 +17,7 @@ use crate::format::key;
 use crate::ids::ObjectId;
 use crate::map::{by_shard, shard_of};
 use crate::object::Object;
+use crate::promise::Promise;
 use crate::relocate::{Move, Rewrite};
 use crate::sequence::{Collection, Job};
 use crate::transaction::{Operation, Transaction};
@@ -29,6 +31,17 @@ pub(super) struct Prepared {
     omaps: BTreeMap<u64, Vec<(Bytes, Bytes)>>,
     /// Blocks that have to be promised to it.
     blocks: u64,
+    /// Its room in the metadata. (BLU-META-1)
+    promise: Promise,
+}
+
+/// The turn at which a transaction is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Its own.
+    Own,
+    /// That of another one, which waits for room, and has a promise: one that waited for it would do so for ever.
+    Passes,
 }
 
 impl Engine {
@@ -123,23 +136,29 @@ impl Engine {
     }
 
     async fn apply(self: &Rc<Self>, collection: &Rc<Collection>, transaction: Transaction) -> BlueResult<Change> {
-        let prepared = self.prepare(collection, &transaction).await?;
+        let prepared = self.prepare(collection, &transaction, Turn::Own).await?;
         self.reserve_behind(collection, &transaction, prepared.blocks).await?;
         Ok(self.happen(prepared, transaction))
     }
 
     /// Has a transaction happen that has room.
     pub(super) fn happen(self: &Rc<Self>, prepared: Prepared, transaction: Transaction) -> Change {
-        let Prepared { objects, omaps, blocks } = prepared;
-        let (change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
+        let Prepared { objects, omaps, blocks, promise } = prepared;
+        let (mut change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
         let mut state = self.state.borrow_mut();
+        change.promise = Some(promise);
         // Copies of deferred bytes were not promised.
         state.promised = (state.promised + used).saturating_sub(blocks);
         change
     }
 
-    /// Loads what a transaction needs, and checks it: all but the room. Nothing has happened when it fails.
-    pub(super) async fn prepare(&self, collection: &Collection, transaction: &Transaction) -> BlueResult<Prepared> {
+    /// Loads what a transaction needs, and checks it: all but the room of its data. Nothing has happened when it fails.
+    pub(super) async fn prepare(
+        &self,
+        collection: &Collection,
+        transaction: &Transaction,
+        turn: Turn,
+    ) -> BlueResult<Prepared> {
         if collection.gone.get() {
             return Err(BlueError::new(BlueErrorKind::NotFound, "the collection was removed"));
         }
@@ -161,11 +180,34 @@ impl Engine {
         let mut sizes = objects.iter().map(|(id, object)| (id.clone(), size(object))).collect();
         plan::check(operations, &mut sizes)?;
         let omaps = self.omaps_for(collection, operations, &objects).await?;
-        let metadata = plan::metadata(operations, self.drive.layout.small);
-        if metadata > 0 && !transaction.reserve && self.kv.room() < metadata + METADATA_MARGIN {
-            return Err(BlueError::new(BlueErrorKind::NoSpace, "the metadata have no room for more; remove objects"));
+        let bill = bill(operations, &objects, &omaps, self.drive.layout.small)?.check(self.options.batch_bytes)?;
+        let promise = self.promise_metadata(bill.room, transaction, turn).await?;
+        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations), promise })
+    }
+
+    /// Promises room in the metadata; a transaction that may use the reserve has it in any case. (BLU-META-1) Promises are ample, so it waits for
+    /// those of others, if it may, before it is refused.
+    async fn promise_metadata(&self, bytes: u64, transaction: &Transaction, turn: Turn) -> BlueResult<Promise> {
+        let promises = self.state.borrow().promised_metadata.clone();
+        let needed = || promises.bytes().saturating_add(bytes).saturating_add(METADATA_MARGIN);
+        let fits = || bytes == 0 || transaction.reserve || self.kv.room() >= needed();
+        loop {
+            if !fits() {
+                self.kv.win_room().await?;
+            }
+            let given_back = promises.given_back();
+            self.state.borrow().running()?;
+            if fits() {
+                return Ok(promises.promise(bytes));
+            }
+            if promises.bytes() == 0 || turn == Turn::Passes {
+                return Err(BlueError::new(
+                    BlueErrorKind::NoSpace,
+                    "the metadata have no room for more; remove objects",
+                ));
+            }
+            given_back.await;
         }
-        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations) })
     }
 
     /// Waits until few enough bytes are under way.

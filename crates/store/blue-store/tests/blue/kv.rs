@@ -198,6 +198,54 @@ fn cut_at_every_command() {
     assert!(cuts > 1000 || std::env::var_os("SHINGLE_SEED").is_some(), "only {cuts} cuts");
 }
 
+/// BLU-LOG-1: a batch that is in the log before last is acknowledged when that is synced, too.
+#[test]
+fn writers_that_do_not_wait_for_each_other_lose_nothing_while_logs_change() {
+    const WRITERS: usize = 6;
+    Sim::new(1).run(|rt| async move {
+        let device = fresh(&rt, &Geometry::hm_smr(Blocks(40), 30, 0, 8)).await;
+        device.set_latency(std::time::Duration::from_micros(100));
+        let kv = Rc::new(open(&rt, &device).await.unwrap());
+        let acknowledged = Rc::new(RefCell::new([0u64; WRITERS]));
+        let moments = Rc::new(RefCell::new(Vec::new()));
+        let (kept, seen) = (moments.clone(), acknowledged.clone());
+        device.on_command(move |_, device| {
+            kept.borrow_mut().push((device.crash_image_with(1, Survival::Prefix), *seen.borrow()));
+        });
+        let writers = (0..WRITERS).map(|writer| {
+            let (rt, kv, acknowledged) = (rt.clone(), kv.clone(), acknowledged.clone());
+            rt.clone().spawn(async move {
+                let mut random = Random::new(writer as u64);
+                for number in 1..60u64 {
+                    let mut batch = Batch::default();
+                    batch.put(format!("w{writer}"), number.to_le_bytes().to_vec());
+                    batch.put(format!("long {writer}"), random.bytes(500));
+                    kv.write(batch).await.unwrap();
+                    acknowledged.borrow_mut()[writer] = number;
+                    rt.sleep(std::time::Duration::from_micros(random.below(150))).await;
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        device.on_command(|_, _| {});
+        let moments = moments.take();
+        assert!(moments.len() > 100, "only {} cuts", moments.len());
+        for (cut, (image, acknowledged)) in moments.into_iter().enumerate() {
+            let again = SimDevice::new(&rt, &image);
+            again.set_latency(std::time::Duration::ZERO);
+            let kv = open(&rt, &again).await.unwrap_or_else(|error| panic!("cut {cut}: {error}"));
+            for (writer, least) in acknowledged.into_iter().enumerate() {
+                let value = kv.get(format!("w{writer}").as_bytes()).await.unwrap();
+                let found = value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()));
+                assert!(found >= least, "cut {cut}, writer {writer}: {found}, acknowledged {least}");
+            }
+        }
+    });
+}
+
 /// BLU-LOG-3.
 #[test]
 fn damage_refuses_an_opening_and_shows_no_wrong_value() {

@@ -9,11 +9,13 @@
 //!   while a sync is under way share the next one.
 //! - BLU-LOG-2: a log is removed only when a table that has all of it is durable, and `current` says so durably.
 //!
-//! A table is of one moment (BLU-LOG-4): merges that are in it are not made again by the batches behind it.
+//! A table is of one moment (BLU-LOG-4): merges that are in it are not made again by the batches behind it. It begins as long as there is
+//! room for it (BLU-LOG-5).
 
 mod compact;
 mod open;
 mod record;
+mod room;
 mod snapshot;
 
 use std::cell::{Cell, RefCell};
@@ -23,7 +25,6 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use shingle_base::BLOCK_SIZE;
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_zone_files::{CreateOptions, File, FileKind, FilesError, FilesErrorKind, FilesResult, ZoneFiles};
 use shingle_zone_kit::Joint;
@@ -40,7 +41,7 @@ pub use record::parse_record;
 /// Parameters of a [`LogKv`].
 #[derive(Clone, Copy, Debug)]
 pub struct LogKvOptions {
-    /// A log with fewer bytes on the drive is never replaced by a table.
+    /// A log with fewer bytes on the drive is never replaced by a table. As many are kept free for it beside the table.
     pub log_bytes: u64,
 }
 
@@ -88,16 +89,23 @@ struct Shared {
 #[derive(Default)]
 struct State {
     map: Map,
-    /// Bytes of keys and values.
+    /// Bytes of keys and values in a table.
     map_bytes: u64,
     /// The log that batches go to; `None` if the store was opened for reading alone.
     log: Option<Rc<File>>,
-    /// Bytes of it on the drive: each sync fills a block.
+    /// Bytes on the drive of all logs that no table has taken the place of: each sync fills a block.
     log_bytes: u64,
     /// Bytes of records since the last sync.
     unsynced: u64,
-    /// The log before it, until a table has taken its place. (BLU-LOG-1)
-    previous: Option<Rc<File>>,
+    /// Bytes on the drive that syncs under way will take.
+    syncing: u64,
+    /// Logs before it that are not synced to their ends. (BLU-LOG-1)
+    previous: Vec<Rc<File>>,
+    /// While a table is written: bytes that logs may take meanwhile. And those that they took since it was begun. (BLU-LOG-5)
+    slack: Option<u64>,
+    beside: u64,
+    /// Length of the logs from which on a table is tried again that found no room.
+    rest_until: u64,
     /// The keys as the table has them that is being written. (BLU-LOG-4)
     snapshot: Option<Snapshot>,
     /// Number of the log.
@@ -109,7 +117,7 @@ struct State {
 
 impl State {
     fn put(&mut self, key: Bytes, value: Bytes) {
-        self.map_bytes += (key.len() + value.len()) as u64;
+        self.map_bytes += record::put_bytes_of(&key, &value);
         let old = self.map.insert(key.clone(), value);
         self.replaced(&key, old.as_ref());
     }
@@ -122,7 +130,7 @@ impl State {
 
     /// A key has not the value any more that it had.
     fn replaced(&mut self, key: &Bytes, old: Option<&Bytes>) {
-        self.map_bytes -= old.map_or(0, |old| key.len() + old.len()) as u64;
+        self.map_bytes -= old.map_or(0, |old| record::put_bytes_of(key, old));
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.note(key, old);
         }
@@ -171,15 +179,22 @@ impl Shared {
     /// Makes durable what the logs have. (BLU-LOG-1) A log that is gone by now has all its batches in a durable table.
     async fn sync(self: Rc<Self>) -> KvResult<()> {
         self.running()?;
-        let (previous, log) = {
+        let (previous, log, bytes) = {
             let mut state = self.state.borrow_mut();
-            state.log_bytes += std::mem::take(&mut state.unsynced).next_multiple_of(BLOCK_SIZE as u64);
-            (state.previous.clone(), state.log.clone())
+            let bytes = record::on_drive(std::mem::take(&mut state.unsynced));
+            state.log_bytes += bytes;
+            state.beside += bytes;
+            state.syncing += bytes;
+            (state.previous.clone(), state.log.clone(), bytes)
         };
-        for file in previous.into_iter().chain(log) {
+        for file in previous.iter().chain(&log) {
             let synced = file.sync().await.map_err(files_error);
             synced.inspect_err(|error| self.stop(error))?;
         }
+        let mut state = self.state.borrow_mut();
+        state.syncing -= bytes;
+        // Nothing is appended to them any more.
+        state.previous.retain(|file| !previous.iter().any(|synced| Rc::ptr_eq(file, synced)));
         Ok(())
     }
 
@@ -196,6 +211,11 @@ impl Shared {
 
 fn path(kind: &str, generation: u64) -> String {
     format!("kv/{kind}-{generation:016x}")
+}
+
+/// The number of a log, by its name in its directory.
+fn log_number(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix("log-")?, 16).ok()
 }
 
 fn of_kind(kind: FileKind) -> CreateOptions {
@@ -227,18 +247,22 @@ impl KeyValue for LogKv {
     fn write(&self, batch: Batch) -> KvFuture<'static, ()> {
         // All but the wait happens in the step of the call.
         let taken = self.take(batch).map(|paced| (paced, self.0.syncs.call()));
+        let shared = self.0.clone();
         Box::pin(async move {
             let (paced, synced) = taken?;
             paced.await.map_err(files_error)?;
-            synced.await
+            synced.await?;
+            shared.give_way().await;
+            Ok(())
         })
     }
 
     fn room(&self) -> u64 {
-        let state = self.0.state.borrow();
-        // A table of all keys is written beside the one that is there, and logs wait for it.
-        let table = state.map_bytes + state.map_bytes / 4;
-        self.0.files.free_bytes().saturating_sub(table + self.0.options.log_bytes * 2) / 2
+        self.0.room()
+    }
+
+    fn win_room(&self) -> KvFuture<'_, ()> {
+        Box::pin(self.0.win_room())
     }
 
     fn close(&self) -> KvFuture<'_, ()> {
@@ -273,11 +297,10 @@ impl LogKv {
         let Some(log) = state.log.clone() else {
             return Err(KvError::new(KvErrorKind::Unavailable, "the metadata were opened for reading alone"));
         };
-        let record = record::frame(state.next, &batch.changes);
+        let record = record::frame(state.next, &batch.changes).ok_or_else(record::too_long)?;
         state.next += 1;
         state.unsynced += record.len() as u64;
         state.apply(self.0.operators, &batch.changes);
-        let grown = state.log_bytes + state.unsynced > self.0.options.log_bytes.max(state.map_bytes);
         drop(state);
         let mut appended = log.append(vec![record.into()]).boxed_local();
         match (&mut appended).now_or_never() {
@@ -290,9 +313,8 @@ impl LogKv {
             }
             None => {}
         }
-        if grown && !self.0.closing.get() && !self.0.compacting.replace(true) {
-            let shared = self.0.clone();
-            self.0.rt.spawn_detached(async move { shared.compact_beside().await });
+        if self.0.wants_table() {
+            self.0.begin_table();
         }
         Ok(appended)
     }

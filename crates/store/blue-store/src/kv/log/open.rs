@@ -14,10 +14,22 @@ use shingle_zone_kit::Joint;
 use super::super::{Change, KvError, KvErrorKind, KvResult, MergeOperator};
 use super::compact::CURRENT;
 use super::record::{self, Fault, Record};
-use super::{LogKv, LogKvOptions, Shared, State, files_error, of_kind, path};
+use super::{LogKv, LogKvOptions, Shared, State, files_error, log_number, of_kind, path};
 
 /// Bytes of a file that are read at a time; more where a record is longer.
 const PIECE: u64 = 512 << 10;
+
+/// Files of an opening.
+struct Found {
+    /// Number of the table, and its bytes.
+    table: u64,
+    table_bytes: u64,
+    /// The last log that counts, and whether it ends with a record that is not whole.
+    last: u64,
+    torn: bool,
+    /// Logs were torn, or there are several: a table takes their place if there is room for it.
+    unusual: bool,
+}
 
 fn damaged(path: &str, at: usize) -> KvError {
     KvError::new(KvErrorKind::Corrupt, format!("`{path}` fails its check at byte {at}"))
@@ -45,19 +57,14 @@ impl LogKv {
             let syncs = Joint::of(this.clone(), Shared::sync, closed);
             Shared { rt, files, operators, options, state, syncs, compacting, compacted, closing }
         });
-        let unusual = match shared.current().await? {
-            Some(generation) => shared.load(generation).await?,
-            None => true,
+        let found = match shared.current().await? {
+            Some(table) => Some(shared.load(table).await?),
+            None => None,
         };
-        if !read_only {
-            if unusual {
-                shared.begin_anew().await?;
-            } else {
-                let generation = shared.state.borrow().generation;
-                let log = shared.files.open_file(&path("log", generation)).map_err(files_error)?;
-                shared.state.borrow_mut().log = Some(Rc::new(log));
-                shared.remove_others(generation).await?;
-            }
+        match found {
+            _ if read_only => {}
+            Some(found) => shared.go_on(found).await?,
+            None => shared.begin_anew().await?,
         }
         Ok(Self(shared))
     }
@@ -114,8 +121,8 @@ impl Shared {
         }
     }
 
-    /// Loads table and logs. True if another table has to be begun: logs were torn, or there are several. (BLU-LOG-3)
-    async fn load(&self, current: u64) -> KvResult<bool> {
+    /// Loads table and logs. (BLU-LOG-3)
+    async fn load(&self, current: u64) -> KvResult<Found> {
         let table = path("table", current);
         let (mut expected, mut next, mut count, mut seen) = (0, 0, u64::MAX, 0);
         let (at, torn) = self
@@ -139,11 +146,10 @@ impl Shared {
         if torn || seen != count {
             return Err(damaged(&table, at));
         }
-        let mut unusual = false;
-        let mut generation = current;
+        let mut found = Found { table: current, table_bytes: at as u64, last: current, torn: false, unusual: false };
         for log in self.logs(current)? {
             let (mut ended, name) = (false, path("log", log));
-            let (at, torn) = self
+            let (_, torn) = self
                 .records(&name, |record| {
                     if record.number < next {
                         // The table was written when the log had some batches already.
@@ -159,23 +165,20 @@ impl Shared {
                     Some(())
                 })
                 .await?;
-            unusual |= torn || log != current;
-            generation = log;
-            self.state.borrow_mut().log_bytes = at as u64;
+            found.unusual |= torn || log != current;
             if ended {
                 break;
             }
+            (found.last, found.torn) = (log, torn);
         }
-        let last = self.logs(current)?.last().copied().unwrap_or(generation);
-        let mut state = self.state.borrow_mut();
-        (state.next, state.generation) = (next, last.max(generation));
-        Ok(unusual)
+        self.state.borrow_mut().next = next;
+        Ok(found)
     }
 
     /// Numbers of the logs from the current one on.
     fn logs(&self, current: u64) -> KvResult<Vec<u64>> {
         let entries = self.files.list("kv").map_err(files_error)?;
-        let numbers = entries.iter().filter_map(|entry| u64::from_str_radix(entry.name.strip_prefix("log-")?, 16).ok());
+        let numbers = entries.iter().filter_map(|entry| log_number(&entry.name));
         let mut numbers: Vec<u64> = numbers.filter(|number| *number >= current).collect();
         numbers.sort_unstable();
         if numbers.first() != Some(&current) {
@@ -184,22 +187,43 @@ impl Shared {
         Ok(numbers)
     }
 
-    /// Begins a log, and writes a table of all there is.
+    /// Begins a log and a table of no keys.
     async fn begin_anew(&self) -> KvResult<()> {
         match self.files.make_dir("kv").await {
             Err(error) if error.kind != FilesErrorKind::Exists => return Err(files_error(error)),
             _ => {}
         }
-        let generation = self.state.borrow().generation + 1;
-        let log = self.files.create(&path("log", generation), of_kind(FileKind::Wal)).await.map_err(files_error)?;
+        self.compact().await
+    }
+
+    /// Goes on with what was found. Several logs, or one that is torn, are replaced by a table if there is room for one. (BLU-LOG-5)
+    async fn go_on(&self, found: Found) -> KvResult<()> {
+        let generation = found.last + u64::from(found.torn);
+        // Logs behind a gap go before anything is appended, which would close it.
+        self.remove_others(found.table, found.last).await?;
+        let name = path("log", generation);
+        let log = match found.torn {
+            // Behind a record that is not whole, nothing is read.
+            true => self.files.create(&name, of_kind(FileKind::Wal)).await,
+            false => self.files.open_file(&name),
+        };
         {
             let mut state = self.state.borrow_mut();
-            state.log = Some(Rc::new(log));
+            state.log = Some(Rc::new(log.map_err(files_error)?));
             state.generation = generation;
-            state.log_bytes = 0;
-            // From here on it is as if a table had found no room: the next one takes the place of all.
-            state.previous = state.log.clone();
+            // There are no other files.
+            state.log_bytes = self.files.stats().live_bytes.saturating_sub(found.table_bytes);
         }
-        self.compact().await
+        match self.compact_found(found.unusual).await {
+            Err(error) if error.kind == KvErrorKind::NoSpace => {
+                tracing::warn!(%error, "the logs of metadata stay as they are");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    async fn compact_found(&self, unusual: bool) -> KvResult<()> {
+        if unusual { self.compact().await } else { Ok(()) }
     }
 }
