@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use crate::blob::BLOB_MAX;
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
 use crate::engine::Engine;
-use crate::error::{BlueErrorKind, BlueResult};
+use crate::error::BlueResult;
 use crate::ids::ObjectId;
 use crate::map::Extent;
 use crate::object::Object;
@@ -32,7 +32,7 @@ impl Engine {
             let written = join_all(some.iter().map(|(id, shard)| self.gather(id, *shard))).await;
             for (of, written) in some.into_iter().zip(written) {
                 if let Err(error) = written {
-                    if error.kind != BlueErrorKind::Corrupt {
+                    if !error.is_senseless() {
                         left.push(of);
                     }
                     result = Err(error);
