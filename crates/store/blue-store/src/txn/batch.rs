@@ -117,7 +117,8 @@ impl Engine {
             if let Some(own) = state.zones.own_mut(ZoneId(zone)) {
                 debug_assert!(own.pending >= delta.settled, "zone {zone}: {own:?}, {delta:?}");
                 own.pending = own.pending.saturating_sub(delta.settled);
-                own.passed &= delta.gone == 0;
+                own.changes = own.changes.wrapping_add(1);
+                own.passed = false;
             }
             // Held also where nothing has gone: the zone is not free before the metadata know its blocks.
             state.take_live(zone, delta.gone);

@@ -1,6 +1,7 @@
 //! The store: semantics, a model, power cuts at every command, faults, damage, full drives. One program, so that it links once.
 
 mod checking;
+mod cleaning;
 mod common;
 mod crash;
 mod damage;
