@@ -127,10 +127,19 @@ impl Engine {
             }
             Holder::Shared(number) => {
                 let blob = self.shared_blob(*number).await?;
-                let owner = blob.state.borrow().owner;
+                let owner = self.mover_of(&blob);
                 Ok((vec![blob], None, owner))
             }
         }
+    }
+
+    /// Pool and hash whose collection moves a shared blob: that of its holders. Earlier builds noted the hash of any object that was changed
+    /// when it was first shared, which may be in no collection by now. Any other one does as well: the move changes no object.
+    fn mover_of(&self, blob: &Blob) -> (u64, u32) {
+        let ((pool, hash), state) = (blob.state.borrow().owner, self.state.borrow());
+        let first = || state.collections.keys().next().map(|id| (id.pool, id.seed));
+        let noted = state.collection_of(pool, hash).map(|_| (pool, hash));
+        noted.or_else(first).unwrap_or((pool, hash))
     }
 
     /// Has a blob's blocks in a zone copied, those that can be read as they were written. (BLU-CLEAN-1)
@@ -179,19 +188,26 @@ impl Engine {
     async fn tell(self: &Rc<Self>, told: Vec<Told>, group: &Rc<Group>) -> BlueResult<()> {
         let landed = self.landed(group).await;
         if let Err(error) = landed {
-            // Copies that are there are garbage.
-            self.give_up(&told);
+            told.iter().flat_map(|(_, job)| &job.moves).for_each(|moved| self.give_up(&moved.places()));
             return Err(error);
         }
         self.flush().await?;
-        let jobs = told.into_iter().map(|(owner, job)| self.relocate(owner, job));
+        let jobs = told.into_iter().map(async |(owner, job)| {
+            let places: Vec<Place> = job.moves.iter().flat_map(Moved::places).collect();
+            let relocated = self.relocate(owner, job).await;
+            // A store that has not stopped has made no batch of it.
+            if relocated.is_err() && self.state.borrow().running().is_ok() {
+                self.give_up(&places);
+            }
+            relocated
+        });
         join_all(jobs).await.into_iter().collect()
     }
 
-    fn give_up(&self, told: &[Told]) {
+    /// Blocks that were written are garbage: no batch will name them.
+    pub(crate) fn give_up(&self, places: &[Place]) {
         let mut state = self.state.borrow_mut();
-        let moves = told.iter().flat_map(|(_, job)| &job.moves);
-        for place in moves.flat_map(Moved::places) {
+        for place in places {
             let zone = ZoneId(place.zone);
             state.zones.take_live(zone, u64::from(place.count));
             state.looked.note(zone.0);

@@ -87,8 +87,14 @@ impl Engine {
             let mut state = self.state.borrow_mut();
             state.promised = (state.promised + used).saturating_sub(promised);
         }
-        let job = Rewrite { object, shard, gathered, written, group };
-        self.rewrite(job).await
+        let blobs = written.clone();
+        let job = Rewrite { object, shard, gathered, written, group: group.clone() };
+        let rewritten = self.rewrite(job).await;
+        // A store that has not stopped has made no batch of it.
+        if rewritten.is_err() && self.landed(&group).await.is_ok() {
+            blobs.iter().for_each(|blob| self.give_up(&blob.state.borrow().places));
+        }
+        rewritten
     }
 }
 

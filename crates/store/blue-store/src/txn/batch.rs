@@ -63,8 +63,7 @@ impl Engine {
         let (batch, zones) = (Batch::default(), BTreeMap::new());
         let mut making = Making { batch, zones, shared: BTreeMap::new(), kept: Vec::new(), undeferred: 0 };
         making.batch.changes.append(&mut change.keys);
-        for blob in std::mem::take(&mut change.shares) {
-            let owner = change.shards.keys().next().map_or((0, 0), |(id, _)| (id.pool, id.hash));
+        for (blob, owner) in std::mem::take(&mut change.shares) {
             self.begin_sharing(&mut making, &blob, owner);
         }
         for ((id, shard), change) in &change.shards {

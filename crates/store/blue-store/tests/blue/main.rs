@@ -14,6 +14,7 @@ mod lives;
 mod pieces;
 mod repair;
 mod semantics;
+mod sharing;
 mod spoilt;
 mod superblocks;
 mod watched;

@@ -17,7 +17,7 @@ use crate::common::{fresh, open, options};
 use crate::watched::{Watch, Watched};
 
 /// Has values of the metadata changed: `spoil` gets each key and its value, and returns another one.
-async fn spoil(rt: &Runtime, device: &SimDevice, mut spoil: impl FnMut(&[u8], &Bytes) -> Option<Bytes>) {
+pub(crate) async fn spoil(rt: &Runtime, device: &SimDevice, mut spoil: impl FnMut(&[u8], &Bytes) -> Option<Bytes>) {
     let share = Share { open_zones_max: Some(8), active_zones_max: None };
     let zones = ZoneRange::new(Rc::new(device.clone()), ZoneId(2), 21, share).await.unwrap();
     let (files, _) = ZoneFiles::open(rt, Rc::new(zones), Default::default()).await.unwrap();
