@@ -13,7 +13,8 @@ use shingle_zoned::{Geometry, ZoneState};
 use crate::common::{collection, format, fresh, open, options};
 use crate::watched::{Watch, Watched};
 
-const LENGTH: u64 = 20_000;
+/// Four blocks, so that no object is in two zones.
+const LENGTH: u64 = 16_000;
 
 /// Objects are in the collection of those with an even hash.
 fn object(number: u64) -> ObjectId {
@@ -77,7 +78,7 @@ async fn write_other(store: &Store, number: u64) -> Result<(), BlueErrorKind> {
 /// show its new holder yet.
 #[test]
 fn a_zone_whose_holders_change_while_it_is_cleaned_is_emptied() {
-    for (late, clone_after) in [(0, 50), (100, 0), (100, 30)] {
+    for (late, clone_after, alone) in [(0, 50, false), (100, 0, false), (100, 30, false), (100, 0, true)] {
         Sim::new(1).run(move |rt| async move {
             let (device, store, watch, count) = full(&rt, LENGTH).await;
             let there = together(&store, full_zones(&store)[0], count).await;
@@ -89,6 +90,9 @@ fn a_zone_whose_holders_change_while_it_is_cleaned_is_emptied() {
                 rt.sleep(Duration::from_millis(clone_after)).await;
                 let mut transaction = Transaction::new();
                 transaction.clone_object(&object(last), &object(last).at_generation(1));
+                if alone {
+                    (first + 1..last).for_each(|number| drop(transaction.remove(&object(number))));
+                }
                 store.submit(collection(0, 1).id, transaction).await.unwrap();
             };
             let write = async {
@@ -96,7 +100,7 @@ fn a_zone_whose_holders_change_while_it_is_cleaned_is_emptied() {
                 write_other(&store, 1).await
             };
             let ((), wrote) = futures_util::future::join(clone, write).await;
-            assert_eq!(wrote, Ok(()), "late {late}, clone after {clone_after}: {:?}", store.stats());
+            assert_eq!(wrote, Ok(()), "late {late}, clone after {clone_after}, alone {alone}: {:?}", store.stats());
             for id in [object(last), object(last).at_generation(1)] {
                 assert!(store.read(&id, 0, u64::MAX).await.unwrap() == contents(last, 0, LENGTH));
             }
