@@ -91,7 +91,9 @@ fn a_zone_whose_holders_change_while_it_is_cleaned_is_emptied() {
                 let mut transaction = Transaction::new();
                 transaction.clone_object(&object(last), &object(last).at_generation(1));
                 if alone {
-                    (first + 1..last).for_each(|number| drop(transaction.remove(&object(number))));
+                    for number in first + 1..last {
+                        transaction.remove(&object(number));
+                    }
                 }
                 store.submit(collection(0, 1).id, transaction).await.unwrap();
             };

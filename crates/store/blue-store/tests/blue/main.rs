@@ -6,6 +6,7 @@ mod common;
 mod crash;
 mod damage;
 mod driver;
+mod dropped;
 mod full;
 mod growth;
 mod keeping;
