@@ -3,6 +3,7 @@
 mod apply;
 mod batch;
 mod commit;
+mod copies;
 mod load;
 mod pass;
 mod plan;

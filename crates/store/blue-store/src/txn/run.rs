@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::apply::Apply;
+use super::copies;
 use super::load::Shards;
 use super::plan;
 use crate::change::Change;
@@ -132,8 +133,8 @@ impl Engine {
     pub(super) fn happen(self: &Rc<Self>, prepared: Prepared, transaction: Transaction) -> Change {
         let Prepared { objects, omaps, blocks } = prepared;
         let (change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
+        debug_assert!(used <= blocks, "BLU-ROOM-1: {used} blocks are written, and {blocks} were promised");
         let mut state = self.state.borrow_mut();
-        // Copies of deferred bytes were not promised.
         state.promised = (state.promised + used).saturating_sub(blocks);
         change
     }
@@ -165,7 +166,8 @@ impl Engine {
         if metadata > 0 && !transaction.reserve && self.kv.room() < metadata + METADATA_MARGIN {
             return Err(BlueError::new(BlueErrorKind::NoSpace, "the metadata have no room for more; remove objects"));
         }
-        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations) })
+        let copied = copies::copied(operations, &objects, self.drive.layout.small);
+        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations).saturating_add(copied) })
     }
 
     /// Waits until few enough bytes are under way.

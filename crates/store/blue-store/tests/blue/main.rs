@@ -13,6 +13,7 @@ mod keeping;
 mod kv;
 mod lives;
 mod pieces;
+mod promises;
 mod repair;
 mod semantics;
 mod sharing;
