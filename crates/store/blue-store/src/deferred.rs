@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 
-use crate::blob::{BLOB_MAX, BLOCK};
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
+use crate::blob::{BLOB_MAX, BLOCK};
 use crate::engine::Engine;
 use crate::error::BlueResult;
 use crate::ids::ObjectId;

@@ -147,7 +147,8 @@ fn zones_that_are_read_only_take_no_room_from_a_write_that_waits() {
         for zone in &zones {
             // Less than the cleaner asks for while nobody waits.
             let there = together(&store, *zone, count).await;
-            let some = there.into_iter().filter(|number| !gone.contains(number)).take(1 + usize::from(broken.contains(zone)));
+            let some =
+                there.into_iter().filter(|number| !gone.contains(number)).take(1 + usize::from(broken.contains(zone)));
             for number in some.collect::<Vec<_>>() {
                 store.submit(collection(0, 1).id, remove(number)).await.unwrap();
                 gone.insert(number);

@@ -77,7 +77,9 @@ fn a_gathering_takes_no_more_than_it_was_promised() {
         store.flush_deferred().await.unwrap();
         assert_eq!(store.stats().deferred_bytes, 0);
         for number in 0..200 {
-            assert!(store.read(&object("small"), number * 2_000, 100).await.unwrap() == contents(number * 2_000, 0, 100));
+            assert!(
+                store.read(&object("small"), number * 2_000, 100).await.unwrap() == contents(number * 2_000, 0, 100)
+            );
         }
         assert_eq!(store.check(true).await.unwrap(), []);
     });

@@ -16,7 +16,9 @@ fn object(name: &str, hash: u32) -> ObjectId {
 /// The data zone of the one shared blob.
 async fn zone_of_shared(store: &Store) -> u32 {
     let keys = store.dump_metadata(b"G", usize::MAX).await.unwrap();
-    let [zone] = &keys.iter().filter(|(key, line)| key[0] == b'G' && line.contains("shared blob")).collect::<Vec<_>>()[..] else {
+    let [zone] =
+        &keys.iter().filter(|(key, line)| key[0] == b'G' && line.contains("shared blob")).collect::<Vec<_>>()[..]
+    else {
         panic!("{keys:?}")
     };
     u32::from_be_bytes(*zone.0[1..].first_chunk().unwrap())
