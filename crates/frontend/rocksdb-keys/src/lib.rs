@@ -9,11 +9,14 @@
 //! # Invariants
 //! - RKK-LOAD-1: functions of the library are called only as long as it is loaded, and only if it says the version of this build.
 //! - RKK-ORDER-1: batches are written in the order of their calls; those that come while one is written become one (BLU-KV-1).
+//! - RKK-READ-1: calls of the database have threads of their own. However many they are, they take none of those that the drive's reads need, which
+//!   the calls wait for.
 //! - RKK-END-1: nothing of the library runs on the store's thread. No database is closed there, nor beside the end of the process.
 
 // Functions of a library, found by their names. Each block says why it may call them.
 #[allow(unsafe_code)]
 mod library;
+mod readers;
 mod store;
 mod writer;
 

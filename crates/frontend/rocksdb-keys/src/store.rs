@@ -13,10 +13,11 @@ use shingle_blue_store::kv::{
     Batch, KeyValue, KvError, KvErrorKind, KvFuture, KvResult, LogKvOptions, MergeOperator, OpenKeyValue, Order,
 };
 use shingle_files_server::serve_socket;
-use shingle_runtime::{Runtime, Task, TaskLost};
+use shingle_runtime::{Runtime, Task};
 use shingle_zone_files::{FilesErrorKind, ZoneFiles};
 
 use crate::library::{Library, LoadError, OpenKeys, Parameters};
+use crate::readers::Readers;
 use crate::writer::Writer;
 
 /// Directory of the database.
@@ -104,6 +105,7 @@ fn failed(error: impl std::fmt::Display) -> KvError {
 struct Running {
     keys: Arc<OpenKeys>,
     writer: Writer,
+    readers: Readers,
     /// The end at which the files are served.
     socket: UnixStream,
     /// Serves the files; it ends when the library lets go of them.
@@ -145,21 +147,27 @@ impl RocksKv {
                 return Err(failed(error));
             }
         };
-        let running = RefCell::new(Some(Running { keys, writer, socket, serving }));
+        let readers = Readers::default();
+        let running = RefCell::new(Some(Running { keys, writer, readers, socket, serving }));
         Ok(Self { rt, files, table_bytes: given.table_bytes, read_only: given.read_only, running })
     }
 
-    /// Runs a call of the database on another thread. (RKK-END-1)
+    /// Runs a call of the database on another thread. (RKK-END-1, RKK-READ-1)
     async fn on_keys<T: Send + 'static>(
         &self,
         call: impl FnOnce(&OpenKeys) -> KvResult<T> + Send + 'static,
     ) -> KvResult<T> {
-        let keys = match &*self.running.borrow() {
-            Some(running) => running.writer.failure().map_or_else(|| Ok(running.keys.clone()), Err),
+        let called = match &*self.running.borrow() {
+            Some(running) => match running.writer.failure() {
+                None => {
+                    let keys = running.keys.clone();
+                    Ok(running.readers.run(move || call(&keys)))
+                }
+                Some(error) => Err(error),
+            },
             None => Err(failed("it was closed")),
-        }?;
-        let done = self.rt.blocking(move || call(&keys)).await;
-        done.unwrap_or_else(|lost: TaskLost| Err(failed(lost)))
+        };
+        called?.await.unwrap_or_else(|| Err(failed("a call of it has no thread, or did not end")))
     }
 }
 
@@ -193,10 +201,13 @@ impl KeyValue for RocksKv {
     fn close(&self) -> KvFuture<'_, ()> {
         let running = self.running.borrow_mut().take();
         Box::pin(async move {
-            let Some(Running { keys, mut writer, serving, socket: _socket }) = running else { return Ok(()) };
+            let Some(Running { keys, mut writer, readers, serving, socket: _socket }) = running else { return Ok(()) };
             let failure = writer.failure();
             let ended = self.rt.blocking(move || {
                 if let Some(thread) = writer.end() {
+                    let _ = thread.join();
+                }
+                for thread in readers.end() {
                     let _ = thread.join();
                 }
                 drop(keys);

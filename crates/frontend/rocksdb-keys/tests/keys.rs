@@ -275,3 +275,49 @@ fn objects_have_their_metadata_in_rocksdb() {
     })
     .unwrap();
 }
+
+/// RKK-READ-1: a drive in a file reads on the runtime's blocking threads, of which there are 512, and more calls than that have to be answered
+/// from it.
+#[test]
+fn more_calls_than_the_runtime_has_threads_are_answered() {
+    const KEYS: u32 = 1_500;
+    let Some(library) = library() else { return };
+    let drive = Drive::new();
+    real::run(|rt| async move {
+        ZoneFiles::format(&rt, drive.open(&rt).await, Default::default()).await.unwrap();
+        let cold = RocksKeys { cache_bytes: 64 << 10, ..keys(&library) };
+        let key = |number: u32| format!("{number:06}").into_bytes();
+        for life in 0..2 {
+            let (files, _) = ZoneFiles::open(&rt, drive.open(&rt).await, Default::default()).await.unwrap();
+            let kv = cold.open(&rt, files.clone(), OPERATORS, false).await.unwrap();
+            if life == 0 {
+                let mut random = Random::new(1);
+                for number in 0..KEYS {
+                    let mut batch = Batch::default();
+                    batch.put(key(number), random.bytes(4_000));
+                    kv.write(batch).await.unwrap();
+                }
+            } else {
+                let all = (0..KEYS).map(|number| {
+                    let (kv, key) = (kv.clone(), key(number));
+                    async move { kv.get(&key).await.unwrap().map(|value| value.len()) }
+                });
+                let all = futures_util::future::join_all(all);
+                let ends = std::pin::pin!(rt.sleep(Duration::from_secs(60)));
+                match futures_util::future::select(all, ends).await {
+                    futures_util::future::Either::Left((lengths, _)) => {
+                        assert_eq!(lengths, vec![Some(4_000); KEYS as usize]);
+                    }
+                    futures_util::future::Either::Right(_) => {
+                        // A panic would wait for the runtime's threads, which end no more.
+                        eprintln!("calls wait for each other for ever");
+                        std::process::exit(1);
+                    }
+                }
+            }
+            kv.close().await.unwrap();
+            files.close().await.unwrap();
+        }
+    })
+    .unwrap();
+}

@@ -44,8 +44,8 @@ pub(crate) struct Change {
     pub(crate) keys: Vec<kv::Change>,
     /// New blobs.
     pub(crate) written: Vec<Rc<Blob>>,
-    /// Blobs that have several holders from now on.
-    pub(crate) shares: Vec<Rc<Blob>>,
+    /// Blobs that have several holders from now on, with pool and hash of the object that had them.
+    pub(crate) shares: Vec<(Rc<Blob>, (u64, u32))>,
     pub(crate) moves: Vec<Moved>,
     /// The writes that it waits for.
     pub(crate) group: Rc<Group>,

@@ -191,12 +191,12 @@ impl Engine {
                 }
                 Err(error) => {
                     seen.add_of(&id, error.to_string());
-                    match error.kind {
-                        BlueErrorKind::Corrupt => {
+                    match error.is_senseless() {
+                        true => {
                             seen.mend.delete(key);
                             seen.unusable.push(id);
                         }
-                        _ => drop(seen.failed.get_or_insert(error)),
+                        false => drop(seen.failed.get_or_insert(error)),
                     }
                 }
             }
@@ -348,7 +348,8 @@ impl Engine {
         let mut again = Seen { gathered, ..Seen::default() };
         self.check_objects(&mut again).await?;
         self.check_shared(&mut again).await?;
-        Ok((again.held, known))
+        // Holders that this pass alone did not see would pass for none.
+        again.failed.map_or(Ok((again.held, known)), Err)
     }
 
     /// Live blocks and holders of zones are those of the objects; and the drive has them.

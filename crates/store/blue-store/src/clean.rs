@@ -8,6 +8,9 @@
 //! - BLU-CLEAN-1: metadata name copies when those are durable; blocks that cannot be read stay where they are, and so do those that twice
 //!   were not what was written: the drive may still have them whole, and a copy of a bad read never takes the place of good bytes.
 //! - BLU-CLEAN-2: a shared blob is moved once, whoever shares it.
+//! - BLU-CLEAN-3: a zone is passed over only if no batch has changed what lives in it since its holders were looked up. So those that were
+//!   missed, as they got what lives there from another one meanwhile, are found the next time.
+//! - BLU-CLEAN-4: what cannot be read for the sake of a zone, data or metadata, costs that zone's room for an hour, and nothing else.
 
 use std::rc::Rc;
 
@@ -35,12 +38,40 @@ const ROUND: u64 = 8 << 20;
 type Told = ((u64, u32), Move);
 
 impl Engine {
-    /// Moves what lives in a zone elsewhere.
+    /// Moves what lives in a zone elsewhere. It fails only where the store has stopped.
     pub(crate) async fn clean(self: &Rc<Self>, zone: u32) -> BlueResult<()> {
+        let changes = |engine: &Self| engine.state.borrow().zones.get(ZoneId(zone)).map(|entry| entry.own.changes);
+        // In the step in which the zone was chosen: no batch of it is under way.
+        let before = changes(self);
+        let mut hurt = false;
+        let moved = self.empty(zone, &mut hurt).await;
+        self.state.borrow().running()?;
+        match &moved {
+            Err(error) if error.kind == BlueErrorKind::Unavailable => return moved,
+            Err(error) if error.kind != BlueErrorKind::NoSpace => {
+                tracing::warn!(zone, %error, "what lives in a zone cannot be moved");
+                hurt = true;
+            }
+            _ => {}
+        }
+        let same = changes(self) == before;
+        let mut state = self.state.borrow_mut();
+        state.counters.cleaned += u64::from(moved.is_ok());
+        if let Some(own) = state.zones.own_mut(ZoneId(zone)) {
+            match hurt {
+                // Time may change it.
+                true => own.hurt = Some(self.rt.now()),
+                false => own.passed = same,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what lives in a zone elsewhere, and says whether some of it could not be read.
+    async fn empty(self: &Rc<Self>, zone: u32, hurt: &mut bool) -> BlueResult<()> {
         let (from, to) = key::live_in(zone);
         let holders = self.scan_all(from, to).await?;
         let (mut told, mut group): (Vec<Told>, Rc<Group>) = (Vec::new(), Rc::default());
-        let mut moved = Ok(());
         for (key, _) in holders {
             let Some((_, holder)) = key::parse_live(&key) else { continue };
             let (job, failed) = self.copy_holder(zone, holder, &group).await;
@@ -50,33 +81,15 @@ impl Engine {
                 // Its blocks stay, and so does the zone. (BLU-CLEAN-1)
                 Err(error) if error.kind != BlueErrorKind::Unavailable => {
                     tracing::warn!(zone, %error, "some of what lives in a zone cannot be read");
-                    if let Some(own) = self.state.borrow_mut().zones.own_mut(ZoneId(zone)) {
-                        own.hurt = Some(self.rt.now());
-                    }
+                    *hurt = true;
                 }
-                Err(error) => moved = Err(error),
+                Err(error) => return Err(error),
             }
-            if moved.is_ok() && group.left.get() * BLOCK_SIZE as u64 >= ROUND {
-                moved = self.tell(std::mem::take(&mut told), &std::mem::take(&mut group)).await;
-            }
-            if moved.is_err() {
-                break;
+            if group.left.get() * BLOCK_SIZE as u64 >= ROUND {
+                self.tell(std::mem::take(&mut told), &std::mem::take(&mut group)).await?;
             }
         }
-        if moved.is_ok() {
-            moved = self.tell(told, &group).await;
-        }
-        let mut state = self.state.borrow_mut();
-        state.running()?;
-        state.counters.cleaned += u64::from(moved.is_ok());
-        if let Some(own) = state.zones.own_mut(ZoneId(zone)) {
-            // Until something changes in it, it is not tried again.
-            own.passed = true;
-        }
-        match moved {
-            Err(error) if error.kind == BlueErrorKind::Unavailable => Err(error),
-            _ => Ok(()),
-        }
+        self.tell(told, &group).await
     }
 
     /// Has a holder's blocks in a zone copied, those that can be read. Returns the job that tells the holder of the copies.
@@ -114,10 +127,19 @@ impl Engine {
             }
             Holder::Shared(number) => {
                 let blob = self.shared_blob(*number).await?;
-                let owner = blob.state.borrow().owner;
+                let owner = self.mover_of(&blob);
                 Ok((vec![blob], None, owner))
             }
         }
+    }
+
+    /// Pool and hash whose collection moves a shared blob: that of its holders. Earlier builds noted the hash of any object that was changed
+    /// when it was first shared, which may be in no collection by now. Any other one does as well: the move changes no object.
+    fn mover_of(&self, blob: &Blob) -> (u64, u32) {
+        let ((pool, hash), state) = (blob.state.borrow().owner, self.state.borrow());
+        let first = || state.collections.keys().next().map(|id| (id.pool, id.seed));
+        let noted = state.collection_of(pool, hash).map(|_| (pool, hash));
+        noted.or_else(first).unwrap_or((pool, hash))
     }
 
     /// Has a blob's blocks in a zone copied, those that can be read as they were written. (BLU-CLEAN-1)
@@ -135,7 +157,7 @@ impl Engine {
         let (mut left, mut result) = (units.iter().collect::<Vec<_>>(), Ok(()));
         while let Some(range) = left.pop() {
             let blocked = self.state.borrow().blocked(blob, range.clone());
-            // A transaction has let some of it go meanwhile, and the rest is for the next time.
+            // A transaction has let some of it go meanwhile, and the rest is for the next time. (BLU-CLEAN-3)
             let Some(blocked) = blocked else { continue };
             let data = match self.read_units(who, blob, &blocked).await {
                 Ok(data) => data,
@@ -166,19 +188,26 @@ impl Engine {
     async fn tell(self: &Rc<Self>, told: Vec<Told>, group: &Rc<Group>) -> BlueResult<()> {
         let landed = self.landed(group).await;
         if let Err(error) = landed {
-            // Copies that are there are garbage.
-            self.give_up(&told);
+            told.iter().flat_map(|(_, job)| &job.moves).for_each(|moved| self.give_up(&moved.places()));
             return Err(error);
         }
         self.flush().await?;
-        let jobs = told.into_iter().map(|(owner, job)| self.relocate(owner, job));
+        let jobs = told.into_iter().map(async |(owner, job)| {
+            let places: Vec<Place> = job.moves.iter().flat_map(Moved::places).collect();
+            let relocated = self.relocate(owner, job).await;
+            // A store that has not stopped has made no batch of it.
+            if relocated.is_err() && self.state.borrow().running().is_ok() {
+                self.give_up(&places);
+            }
+            relocated
+        });
         join_all(jobs).await.into_iter().collect()
     }
 
-    fn give_up(&self, told: &[Told]) {
+    /// Blocks that were written are garbage: no batch will name them.
+    pub(crate) fn give_up(&self, places: &[Place]) {
         let mut state = self.state.borrow_mut();
-        let moves = told.iter().flat_map(|(_, job)| &job.moves);
-        for place in moves.flat_map(Moved::places) {
+        for place in places {
             let zone = ZoneId(place.zone);
             state.zones.take_live(zone, u64::from(place.count));
             state.looked.note(zone.0);

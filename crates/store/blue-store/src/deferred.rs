@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 
-use crate::blob::BLOB_MAX;
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
+use crate::blob::{BLOB_MAX, BLOCK};
 use crate::engine::Engine;
-use crate::error::{BlueErrorKind, BlueResult};
+use crate::error::BlueResult;
 use crate::ids::ObjectId;
 use crate::map::Extent;
 use crate::object::Object;
@@ -32,7 +32,7 @@ impl Engine {
             let written = join_all(some.iter().map(|(id, shard)| self.gather(id, *shard))).await;
             for (of, written) in some.into_iter().zip(written) {
                 if let Err(error) = written {
-                    if error.kind != BlueErrorKind::Corrupt {
+                    if !error.is_senseless() {
                         left.push(of);
                     }
                     result = Err(error);
@@ -43,19 +43,29 @@ impl Engine {
         result
     }
 
+    /// Promises blocks to the deferred bytes that a shard has when they are promised: more may come while they wait for room. (BLU-ROOM-1)
+    async fn promise_blocks(&self, object: &Rc<Object>, shard: u32) -> BlueResult<u64> {
+        loop {
+            let promised = blocks(object, shard);
+            self.reserve(promised).await?;
+            if blocks(object, shard) <= promised {
+                return Ok(promised);
+            }
+            self.state.borrow_mut().promised -= promised;
+        }
+    }
+
     /// Writes the deferred bytes of a shard to a zone. (BLU-DEFER-1)
     async fn gather(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<()> {
         let object = self.object(id, Shards::Some(shard..shard + 1)).await?;
         if !object.state.borrow().knows(shard) {
             return Ok(());
         }
-        let bytes: u64 = runs(&object, shard).iter().flatten().map(|extent| u64::from(extent.length)).sum();
-        if bytes == 0 {
+        let promised = self.promise_blocks(&object, shard).await?;
+        if promised == 0 {
             return Ok(());
         }
-        let promised = bytes.div_ceil(4096) + runs(&object, shard).len() as u64 * 6;
-        self.reserve(promised).await?;
-        // Extents may have changed meanwhile; there are none but those that are there now.
+        // One step from here on: extents are those whose blocks were promised.
         let hints = object.state.borrow().head.as_ref().map(|head| head.hints).unwrap_or_default();
         let step = if hints.packing() == Packing::Plain { BLOB_MAX } else { PACKED_RAW_MAX };
         let (group, mut used): (Rc<Group>, u64) = (Rc::default(), 0);
@@ -83,13 +93,26 @@ impl Engine {
                 written.push(blob);
             }
         }
+        debug_assert!(used <= promised, "BLU-ROOM-1: {used} blocks are gathered, and {promised} were promised");
         {
             let mut state = self.state.borrow_mut();
             state.promised = (state.promised + used).saturating_sub(promised);
         }
-        let job = Rewrite { object, shard, gathered, written, group };
-        self.rewrite(job).await
+        let blobs = written.clone();
+        let job = Rewrite { object, shard, gathered, written, group: group.clone() };
+        let rewritten = self.rewrite(job).await;
+        // A store that has not stopped has made no batch of it; its blocks may still be on their way.
+        if rewritten.is_err() && self.landed(&group).await.is_ok() && self.state.borrow().running().is_ok() {
+            blobs.iter().for_each(|blob| self.give_up(&blob.state.borrow().places));
+        }
+        rewritten
     }
+}
+
+/// Blocks that the deferred bytes of a shard take at most: each run is cut behind whole blocks, and packed only where that makes it shorter.
+fn blocks(object: &Rc<Object>, shard: u32) -> u64 {
+    let lengths = |run: &Vec<Extent>| run.iter().map(|extent| extent.length).sum::<u32>();
+    runs(object, shard).iter().map(|run| u64::from(lengths(run).div_ceil(BLOCK))).sum()
 }
 
 /// Extents of a shard whose bytes are deferred, in runs without a gap.

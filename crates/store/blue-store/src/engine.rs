@@ -1,4 +1,8 @@
 //! An open store: its parts together. Operations are in modules of their own.
+//!
+//! # Invariants
+//! - BLU-DROP-1: a call that changes the store goes on to its end once it has begun, whether or not somebody waits for it. So memory follows
+//!   the metadata, and the end of the store is waited for by all who ask for it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,6 +32,8 @@ pub(crate) struct Wakes {
     pub(crate) settled: Notify,
     /// Data of a transaction are written, or another one waits for its batch.
     pub(crate) landed: Notify,
+    /// The store has ended.
+    pub(crate) ended: Notify,
 }
 
 /// An open store.
@@ -44,6 +50,8 @@ pub(crate) struct Engine {
     pub(crate) read_only: bool,
     /// No more transactions are taken.
     pub(crate) closing: Cell<bool>,
+    /// The result of the store's end, once it has ended.
+    pub(crate) end: RefCell<Option<BlueResult<()>>>,
     /// The task that sees to free zones and deferred writes.
     pub(crate) keeper: Keeper,
     /// Deferred writes are being gathered.
@@ -61,6 +69,14 @@ impl Engine {
             return Err(BlueError::new(BlueErrorKind::ReadOnly, "the store was opened for reading alone"));
         }
         if self.closing.get() { Err(BlueError::closed()) } else { Ok(()) }
+    }
+
+    /// Makes a call that goes on to its end, also if nobody waits for it. (BLU-DROP-1)
+    pub(crate) async fn to_its_end<T: 'static>(
+        &self,
+        call: impl Future<Output = BlueResult<T>> + 'static,
+    ) -> BlueResult<T> {
+        self.rt.spawn(call).await.unwrap_or_else(|_| Err(BlueError::closed()))
     }
 
     /// Waits until all of some writes are on the drive.

@@ -40,12 +40,14 @@ pub struct BlueError {
     pub kind: BlueErrorKind,
     /// Description for a person, with the place.
     pub message: Arc<str>,
+    /// Metadata were read, and make no sense. They were not, where the store of metadata itself says `Corrupt`: it has returned nothing.
+    senseless: bool,
 }
 
 impl BlueError {
     /// An error of `kind` that says `message`.
     pub fn new(kind: BlueErrorKind, message: impl Into<Arc<str>>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), senseless: false }
     }
 
     /// A call that makes no sense.
@@ -53,9 +55,19 @@ impl BlueError {
         Self::new(BlueErrorKind::Invalid, message)
     }
 
-    /// Metadata that make no sense, though their checks held.
+    /// Metadata that make no sense, though the store of metadata has returned them as they were written.
     pub(crate) fn senseless(part: &str) -> Self {
-        Self::new(BlueErrorKind::Corrupt, format!("the metadata hold a {part} that makes no sense"))
+        Self::senseless_as(format!("the metadata hold a {part} that makes no sense"))
+    }
+
+    /// The same, in other words.
+    pub(crate) fn senseless_as(message: impl Into<Arc<str>>) -> Self {
+        Self { senseless: true, ..Self::new(BlueErrorKind::Corrupt, message) }
+    }
+
+    /// Metadata were read, and make no sense: they will make none the next time.
+    pub(crate) fn is_senseless(&self) -> bool {
+        self.senseless
     }
 
     /// The store was closed while the call was under way.

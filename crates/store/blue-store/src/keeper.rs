@@ -22,6 +22,16 @@ use crate::state::COPIES;
 /// Time after which deferred writes are gathered again, where that failed.
 const DEFERRED_REST: Duration = Duration::from_secs(1);
 
+/// The store ends. All who wait are told when this is dropped.
+pub(crate) struct Ending(pub(crate) Rc<Engine>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end.borrow_mut().get_or_insert_with(|| Err(BlueError::closed()));
+        self.0.wakes.ended.notify_waiters();
+    }
+}
+
 impl Engine {
     /// Works until the store is closed or stops.
     pub(crate) async fn keep(self: Rc<Self>) {
@@ -141,15 +151,26 @@ impl Engine {
         idle.max_by_key(|(_, zone)| garbage(*zone))
     }
 
-    /// Takes no more transactions, and makes all durable, deferred writes in zones included.
+    /// Takes no more transactions, and makes all durable, deferred writes in zones included. Each caller waits for the same end. (BLU-DROP-1)
     pub(crate) async fn close(self: &Rc<Self>) -> BlueResult<()> {
-        if self.closing.replace(true) {
-            return Ok(());
+        if !self.closing.replace(true) {
+            let ending = Ending(self.clone());
+            self.rt.spawn_detached(async move {
+                let engine = &ending.0;
+                let flushed = if engine.read_only { Ok(()) } else { engine.end_work().await };
+                engine.end_keeper().await;
+                let closed = engine.end_metadata().await;
+                let ended = if engine.read_only { Ok(()) } else { flushed.and(closed) };
+                *engine.end.borrow_mut() = Some(ended);
+            });
         }
-        let flushed = if self.read_only { Ok(()) } else { self.end_work().await };
-        self.end_keeper().await;
-        let closed = self.end_metadata().await;
-        if self.read_only { Ok(()) } else { flushed.and(closed) }
+        loop {
+            let ended = self.wakes.ended.notified();
+            if let Some(ended) = &*self.end.borrow() {
+                return ended.clone();
+            }
+            ended.await;
+        }
     }
 
     pub(crate) async fn end_keeper(&self) {

@@ -243,6 +243,7 @@ async fn open_on(
         keeper,
         read_only,
         closing: Cell::new(false),
+        end: RefCell::new(None),
         flushing: Cell::new(false),
         committing: RefCell::default(),
         commits: Cell::new(false),

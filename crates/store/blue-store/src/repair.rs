@@ -14,6 +14,7 @@ use crate::check::Seen;
 use crate::engine::Engine;
 use crate::error::{BlueError, BlueErrorKind, BlueResult};
 use crate::ids::ObjectId;
+use crate::keeper::Ending;
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,7 @@ impl Engine {
     pub(crate) async fn repair(self: &Rc<Self>, may_go: impl Fn(&ObjectId) -> bool) -> BlueResult<Repaired> {
         self.writable()?;
         self.closing.set(true);
+        let _ending = Ending(self.clone());
         let drained = self.drained().await;
         // From here on nothing changes but what this does.
         self.end_keeper().await;
@@ -37,6 +39,7 @@ impl Engine {
             Err(error) => Err(error),
         };
         let closed = self.end_metadata().await;
+        *self.end.borrow_mut() = Some(closed.clone());
         let repaired = repaired?;
         closed.map(|()| repaired)
     }

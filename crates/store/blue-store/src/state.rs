@@ -30,7 +30,9 @@ pub(crate) const RESERVE: u32 = 2;
 pub(crate) struct Own {
     /// Blocks that were written, and that no metadata name yet. They count as live.
     pub(crate) pending: u32,
-    /// The cleaner could not empty it the last time.
+    /// Batches that had to do with what lives in it.
+    pub(crate) changes: u32,
+    /// The cleaner could not empty it the last time, and nothing has changed in it since. (BLU-CLEAN-3)
     pub(crate) passed: bool,
     /// The last time at which some of its bytes could not be read.
     pub(crate) hurt: Option<Instant>,

@@ -92,12 +92,13 @@ impl Store {
         self.engine.state.borrow().collections.values().map(|one| one.info.get()).collect()
     }
 
-    /// Makes an empty collection, durably.
+    /// Makes an empty collection, durably. It goes on if the future is dropped, and so do the next three calls (BLU-DROP-1).
     ///
     /// # Errors
     /// `Exists` if another one has objects of its hashes, `Invalid`, `NoSpace`.
     pub async fn create_collection(&self, info: CollectionInfo) -> BlueResult<()> {
-        self.engine.create_collection(info).await
+        let engine = self.engine.clone();
+        self.engine.to_its_end(async move { engine.create_collection(info).await }).await
     }
 
     /// Removes an empty collection, durably.
@@ -105,7 +106,8 @@ impl Store {
     /// # Errors
     /// `NotFound`; `Invalid` if it has objects.
     pub async fn remove_collection(&self, id: CollectionId) -> BlueResult<()> {
-        self.engine.remove_collection(id).await
+        let engine = self.engine.clone();
+        self.engine.to_its_end(async move { engine.remove_collection(id).await }).await
     }
 
     /// Splits a collection by more bits of the hash, durably and without moving an object: it keeps those whose further bits are zero, and
@@ -114,7 +116,8 @@ impl Store {
     /// # Errors
     /// `NotFound`; `Invalid` for fewer bits than it has, or too many.
     pub async fn split(&self, id: CollectionId, bits: u8) -> BlueResult<Vec<CollectionInfo>> {
-        self.engine.split(id, bits).await
+        let engine = self.engine.clone();
+        self.engine.to_its_end(async move { engine.split(id, bits).await }).await
     }
 
     /// Merges all collections whose hashes end with the lowest `bits` bits of `id` into one, durably and without moving an object.
@@ -122,7 +125,8 @@ impl Store {
     /// # Errors
     /// `NotFound` if there is no such collection; `Invalid` for more bits than it has.
     pub async fn merge(&self, id: CollectionId, bits: u8) -> BlueResult<CollectionInfo> {
-        self.engine.merge(id, bits).await
+        let engine = self.engine.clone();
+        self.engine.to_its_end(async move { engine.merge(id, bits).await }).await
     }
 
     fn of(&self, id: CollectionId) -> BlueResult<Rc<Collection>> {
@@ -234,13 +238,14 @@ impl Store {
         pairs.iter().map(|(key, _)| id(key)).collect()
     }
 
-    /// Writes deferred bytes to zones now. They were durable before.
+    /// Writes deferred bytes to zones now. They were durable before. It goes on if the future is dropped.
     ///
     /// # Errors
     /// `NoSpace`, `ReadOnly`, `Unavailable`.
     pub async fn flush_deferred(&self) -> BlueResult<()> {
         self.engine.writable()?;
-        self.engine.flush_deferred().await
+        let engine = self.engine.clone();
+        self.engine.to_its_end(async move { engine.flush_deferred().await }).await
     }
 
     /// Holds the metadata against each other and the drive; with `deep`, also reads all data. Transactions wait while the
@@ -311,7 +316,8 @@ impl Store {
         }
     }
 
-    /// Takes no more transactions, has deferred bytes written to zones, and makes all durable.
+    /// Takes no more transactions, has deferred bytes written to zones, and makes all durable. It goes on if the future is dropped; a second
+    /// call waits for the same end.
     ///
     /// # Errors
     /// `Unavailable` if the store has stopped; no completed transaction is lost.

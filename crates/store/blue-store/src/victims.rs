@@ -5,6 +5,8 @@
 //!
 //! # Invariants
 //! - BLU-VICTIM-1: a zone that has become worth cleaning is found at the next look, though only zones are looked at that have changed.
+//! - BLU-VICTIM-2: a zone that can be written no more gives no room back, so it is cleaned for the sake of what lives in it: if nobody waits for
+//!   room, no other zone is worth it, and free zones that new data may take hold all of it and leave some.
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::state::{Own, RESERVE, State};
 /// Time after which a zone is tried again of which some bytes could not be read.
 const AGAIN: Duration = Duration::from_secs(3600);
 
-/// Time after which all zones are looked at again, for what only time has changed.
+/// Time after which all zones are looked at again, for what only time has changed, or blocks that were promised and not needed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 impl Engine {
@@ -37,18 +39,23 @@ impl Engine {
         Some((least.max(1), urgent))
     }
 
-    /// The zone to be cleaned next, if any is to be cleaned now, and whether that is urgent. (BLU-VICTIM-1)
+    /// The zone to be cleaned next, if any is to be cleaned now, and whether that is urgent. (BLU-VICTIM-1, BLU-VICTIM-2)
     pub(crate) fn victim(&self) -> Option<(u32, bool)> {
         let mut state = self.state.borrow_mut();
-        let (least, urgent) = self.wanted(&state)?;
-        let State { zones, looked, counters, .. } = &mut *state;
+        // Without a reason to win room, no common zone is worth it.
+        let (least, urgent) = self.wanted(&state).unwrap_or((u64::MAX, false));
+        let State { zones, looked, counters, promised, .. } = &mut *state;
         let (now, zone_blocks) = (self.rt.now(), u64::from(self.drive.layout.zone_blocks));
         let gain = |zone: &Zone<Own>| zone_blocks.saturating_sub(zone.live);
+        let spare = (u64::from(zones.free().saturating_sub(RESERVE + 1)) * zone_blocks).saturating_sub(*promised);
         let worth = |zone: &Zone<Own>| {
             let own = &zone.own;
             let can_go = zone.status == Status::Closed && zone.live > 0 && !zone.stuck;
             let may_be_tried = !own.passed && own.hurt.is_none_or(|hurt| now.since(hurt) >= AGAIN);
-            can_go && may_be_tried && own.pending == 0 && gain(zone) >= least
+            // The metadata need not show what a batch says that is under way. (BLU-CLEAN-3)
+            let settled = own.pending == 0 && zone.unsettled == 0;
+            let wanted = if zone.broken { !urgent && zone.live <= spare } else { gain(zone) >= least };
+            can_go && may_be_tried && settled && wanted
         };
         if let Some((_, at)) = looked.none.filter(|(none, at)| *none <= least && now.since(*at) < LOOK_AGAIN) {
             let changed = std::mem::take(&mut looked.changed);
@@ -70,7 +77,10 @@ impl Engine {
             }
         };
         let candidates = zones.iter().filter(|(_, zone)| worth(zone));
-        let best = candidates.max_by(|(_, one), (_, other)| score(one).total_cmp(&score(other)));
+        let best = candidates.max_by(|(_, one), (_, other)| {
+            // (BLU-VICTIM-2)
+            other.broken.cmp(&one.broken).then_with(|| score(one).total_cmp(&score(other)))
+        });
         let best = best.map(|(zone, _)| zone.0);
         if best.is_none() {
             looked.none = Some((least, now));

@@ -317,7 +317,7 @@ impl<'e> Apply<'e> {
                     self.write(to, place, &data.slice(content.start as usize..content.end as usize));
                     continue;
                 }
-                self.change.shares.push(extent.blob.clone());
+                self.change.shares.push((extent.blob.clone(), (from.id.pool, from.id.hash)));
                 self.set_shard(from, shard, Extents::clone(&extents));
                 let new = Extent { at: place, ..extent };
                 for (shard, part) in by_shard(new.at..new.end()) {

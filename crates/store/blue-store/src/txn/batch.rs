@@ -63,8 +63,7 @@ impl Engine {
         let (batch, zones) = (Batch::default(), BTreeMap::new());
         let mut making = Making { batch, zones, shared: BTreeMap::new(), kept: Vec::new(), undeferred: 0 };
         making.batch.changes.append(&mut change.keys);
-        for blob in std::mem::take(&mut change.shares) {
-            let owner = change.shards.keys().next().map_or((0, 0), |(id, _)| (id.pool, id.hash));
+        for (blob, owner) in std::mem::take(&mut change.shares) {
             self.begin_sharing(&mut making, &blob, owner);
         }
         for ((id, shard), change) in &change.shards {
@@ -117,7 +116,8 @@ impl Engine {
             if let Some(own) = state.zones.own_mut(ZoneId(zone)) {
                 debug_assert!(own.pending >= delta.settled, "zone {zone}: {own:?}, {delta:?}");
                 own.pending = own.pending.saturating_sub(delta.settled);
-                own.passed &= delta.gone == 0;
+                own.changes = own.changes.wrapping_add(1);
+                own.passed = false;
             }
             // Held also where nothing has gone: the zone is not free before the metadata know its blocks.
             state.take_live(zone, delta.gone);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::blob::Blob;
 use crate::blob::checks::padded;
 use crate::engine::Engine;
-use crate::error::{BlueError, BlueErrorKind, BlueResult};
+use crate::error::{BlueError, BlueResult};
 use crate::format::shard::{BlobRef, ShardRecord};
 use crate::format::{key, object as head, shard, values};
 use crate::ids::ObjectId;
@@ -162,7 +162,7 @@ impl Engine {
         });
         if !good {
             let text = format!("the bytes of deferred write {number} of object {id} are not those that were written");
-            return Err(BlueError::new(BlueErrorKind::Corrupt, text));
+            return Err(BlueError::senseless_as(text));
         }
         blob.state.borrow_mut().data = data;
         Ok(())

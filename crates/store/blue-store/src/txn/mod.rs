@@ -4,6 +4,7 @@ mod apply;
 mod batch;
 mod bill;
 mod commit;
+mod copies;
 mod load;
 mod pass;
 mod plan;

@@ -66,7 +66,7 @@ pub(crate) fn blocks(operations: &[Operation]) -> u64 {
             let length = data.len() as u32;
             u64::from(length.div_ceil(BLOCK)) + 2 * by_shard(0..length).count() as u64 + u64::from(length / (128 << 10))
         }
-        // Deferred bytes are copied.
+        // Copies of deferred bytes are counted elsewhere.
         _ => 0,
     };
     operations.iter().map(of).sum()

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::apply::Apply;
 use super::bill::bill;
+use super::copies;
 use super::load::Shards;
 use super::plan;
 use crate::change::Change;
@@ -145,9 +146,9 @@ impl Engine {
     pub(super) fn happen(self: &Rc<Self>, prepared: Prepared, transaction: Transaction) -> Change {
         let Prepared { objects, omaps, blocks, promise } = prepared;
         let (mut change, used) = Apply::new(self, objects, omaps).run(transaction.operations);
-        let mut state = self.state.borrow_mut();
+        debug_assert!(used <= blocks, "BLU-ROOM-1: {used} blocks are written, and {blocks} were promised");
         change.promise = Some(promise);
-        // Copies of deferred bytes were not promised.
+        let mut state = self.state.borrow_mut();
         state.promised = (state.promised + used).saturating_sub(blocks);
         change
     }
@@ -182,7 +183,9 @@ impl Engine {
         let omaps = self.omaps_for(collection, operations, &objects).await?;
         let bill = bill(operations, &objects, &omaps, self.drive.layout.small)?.check(self.options.batch_bytes)?;
         let promise = self.promise_metadata(bill.room, transaction, turn).await?;
-        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations), promise })
+        // Behind all that is waited for: deferred bytes may be gathered meanwhile.
+        let copied = copies::copied(operations, &objects, self.drive.layout.small);
+        Ok(Prepared { objects, omaps, blocks: plan::blocks(operations).saturating_add(copied), promise })
     }
 
     /// Promises room in the metadata; a transaction that may use the reserve has it in any case. (BLU-META-1) Promises are ample, so it waits for

@@ -9,6 +9,10 @@ impl Engine {
     /// Blocks that left zones in a batch are gone durably.
     pub(super) fn settle(&self, settle: Settle) {
         let mut state = self.state.borrow_mut();
-        settle.held.into_iter().for_each(|zone| state.zones.settle(ZoneId(zone)));
+        for zone in settle.held {
+            state.zones.settle(ZoneId(zone));
+            // It may be cleaned from now on. (BLU-VICTIM-1)
+            state.looked.note(zone);
+        }
     }
 }

@@ -4,17 +4,20 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
-use shingle_blue_store::kv::{Batch, KeyValue, LogKv, LogKvOptions, Order};
-use shingle_blue_store::{Access, BlueErrorKind, CollectionId, Hints, OPERATORS, ObjectId, Store, Transaction};
+use shingle_blue_store::kv::{Batch, KeyValue, KvErrorKind, LogKv, LogKvOptions, Order};
+use shingle_blue_store::{
+    Access, BlueErrorKind, CollectionId, Hints, OPERATORS, ObjectId, Options, Store, Transaction,
+};
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice, contents, seeds};
 use shingle_zone_files::ZoneFiles;
 use shingle_zoned::{Share, ZoneRange};
 
-use crate::common::{fresh, open};
+use crate::common::{fresh, open, options};
+use crate::watched::{Watch, Watched};
 
 /// Has values of the metadata changed: `spoil` gets each key and its value, and returns another one.
-async fn spoil(rt: &Runtime, device: &SimDevice, mut spoil: impl FnMut(&[u8], &Bytes) -> Option<Bytes>) {
+pub(crate) async fn spoil(rt: &Runtime, device: &SimDevice, mut spoil: impl FnMut(&[u8], &Bytes) -> Option<Bytes>) {
     let share = Share { open_zones_max: Some(8), active_zones_max: None };
     let zones = ZoneRange::new(Rc::new(device.clone()), ZoneId(2), 21, share).await.unwrap();
     let (files, _) = ZoneFiles::open(rt, Rc::new(zones), Default::default()).await.unwrap();
@@ -149,4 +152,43 @@ fn a_repair_of_a_whole_store_changes_nothing() {
         }
         assert_eq!(store.check(true).await.unwrap(), []);
     });
+}
+
+/// BLU-MEND-1: metadata that could not be read are no metadata that make no sense, whatever the store of metadata calls it. Each read of a
+/// repair is the one that fails, once.
+#[test]
+fn a_repair_that_cannot_read_the_metadata_once_changes_nothing() {
+    let mut failed = 0;
+    for kind in [KvErrorKind::Corrupt, KvErrorKind::Device] {
+        for nth in 0.. {
+            let refused = Sim::new(1).run(move |rt| async move {
+                let (device, store, at) = fresh(&rt).await;
+                fill(&store, at, 2).await;
+                let device = SimDevice::resume(&rt, device.kill());
+                let watch = Rc::new(Watch::default());
+                let log = Rc::new(Watched(LogKvOptions::default(), watch.clone()));
+                // Objects are read each time.
+                let watched = Options { log, cache_bytes: 0, ..options() };
+                let (store, _) = Store::open(&rt, Rc::new(device.clone()), watched).await.unwrap();
+                // The holders of a zone differ, and are gathered in another pass.
+                let keys = store.dump_metadata(b"G", 1).await.unwrap();
+                *watch.hidden.borrow_mut() = keys[0].0.clone();
+                *watch.failing.borrow_mut() = Some((b"", nth, kind));
+                let repaired = store.repair(|_| true).await;
+                let reached = watch.failing.borrow().is_none();
+                assert_eq!(repaired.is_err(), reached, "read {nth}, {kind:?}: {repaired:?}");
+                let (store, _) = open(&rt, &device).await.unwrap();
+                for number in 0..2 {
+                    good(&store, number, 1).await;
+                }
+                assert_eq!(store.check(true).await.unwrap(), [], "read {nth}, {kind:?}");
+                reached
+            });
+            if !refused {
+                break;
+            }
+            failed += 1;
+        }
+    }
+    assert!(failed > 40, "{failed} reads");
 }
