@@ -10,6 +10,7 @@ pub mod contract_suite;
 mod device;
 mod error;
 mod file;
+mod flushes;
 mod geometry;
 pub mod lanes;
 mod machine;
@@ -26,6 +27,7 @@ pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
 pub use file::{
     CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, parse_file_device,
 };
+pub use flushes::Flushes;
 pub use geometry::{Geometry, GeometryError};
 pub use machine::{Applied, ImpossibleState, Machine, Target, gathered_length};
 pub use memory::{Keep, MemoryDevice};

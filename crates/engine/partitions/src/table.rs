@@ -13,8 +13,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{ByteSize, StoreId, ZoneId};
 use shingle_record::{
-    EngineName, MetaLog, MetaLogConfig, MetaLogError, NotOwned, Owned, Recovered, SequenceSource, read_owner,
-    write_superblock,
+    EngineName, MetaLog, MetaLogConfig, MetaLogError, NotOwned, Owned, Recovered, SequenceSource, SuperblockPlace,
+    read_owner,
 };
 use shingle_runtime::Runtime;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
@@ -84,6 +84,7 @@ impl PartitionTable {
         if !force {
             refuse_used(dev, superzone).await?;
         }
+        let place = SuperblockPlace::prepare(dev, superzone).await.map_err(device_error)?;
         // Its superblock first: whatever was there is gone then.
         reset(dev, superzone.0..superzone.0 + 1).await?;
         reset(dev, superzone.0 + 1..geometry.zone_count).await?;
@@ -104,7 +105,7 @@ impl PartitionTable {
             payload: block.encode().into(),
         };
         // Last, so that a format that was cut short leaves no table.
-        write_superblock(dev, superzone, &superblock).await.map_err(device_error)
+        place.write(&superblock).await.map_err(device_error)
     }
 
     /// Opens the table of a drive.

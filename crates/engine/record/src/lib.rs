@@ -36,8 +36,8 @@ pub use slices::{
     frame_sliced, sliced_capacity, sliced_payload_len, sliced_record_blocks, slices,
 };
 pub use superblock::{
-    FoundSuperblock, SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, find_superblock, read_superblock,
-    read_superblock_copies, write_superblock, write_superblock_pair, write_superblock_zone,
+    FoundSuperblock, SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, SuperblockPlace, find_superblock,
+    read_superblock, read_superblock_copies, write_superblock, write_superblock_pair, write_superblock_zone,
 };
 pub use superblock_copies::SuperblockCopies;
 pub use zone_head::{ZONE_HEAD, ZoneHead, frame_zone_head, read_zone_head};

@@ -132,25 +132,53 @@ fn second(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Option<ZoneId> {
     zone.0.checked_add(1).filter(|&next| next < dev.geometry().zone_count).map(ZoneId)
 }
 
-/// Makes a drive that of `superblock`'s store: resets `zone` and writes both copies. Durable when it returns. If an earlier store has left a
-/// superblock in the next zone, or that zone cannot be read, it is reset. (RC-SB-2)
+/// The place of the superblock on a drive that is being formatted: no earlier store's is in the next zone any more. (RC-SB-2)
+#[must_use]
+pub struct SuperblockPlace {
+    dev: Rc<dyn ZonedDevice>,
+    zone: ZoneId,
+}
+
+impl SuperblockPlace {
+    /// If an earlier store has left a superblock in the zone behind `zone`, or that cannot be read, it is reset. To be called before a format writes
+    /// anything there.
+    ///
+    /// # Errors
+    /// The device's; also if the next zone can neither be read nor reset, and is not offline.
+    pub async fn prepare(dev: &Rc<dyn ZonedDevice>, zone: ZoneId) -> Result<Self, DeviceError> {
+        if let Some(second) = second(dev, zone)
+            && may_hold_superblock(dev, second).await
+        {
+            emptied(dev, second).await?;
+        }
+        Ok(Self { dev: dev.clone(), zone })
+    }
+
+    /// Makes the drive that of `superblock`'s store: resets the zone and writes both copies. Durable when it returns.
+    ///
+    /// # Errors
+    /// The device's.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`SUPERBLOCK_PAYLOAD_MAX`]: a bug of the engine.
+    pub async fn write(self, superblock: &Superblock) -> Result<(), DeviceError> {
+        write_superblock_zone(&self.dev, self.zone, superblock).await
+    }
+}
+
+/// Prepares the place of a superblock, and writes it there: for a format that writes nothing before it.
 ///
 /// # Errors
-/// The device's; also if the next zone can neither be read nor reset, and is not offline.
+/// As [`SuperblockPlace::prepare`].
 ///
 /// # Panics
-/// If the payload is longer than [`SUPERBLOCK_PAYLOAD_MAX`]: a bug of the engine.
+/// As [`SuperblockPlace::write`].
 pub async fn write_superblock(
     dev: &Rc<dyn ZonedDevice>,
     zone: ZoneId,
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
-    if let Some(second) = second(dev, zone)
-        && may_hold_superblock(dev, second).await
-    {
-        emptied(dev, second).await?;
-    }
-    write_superblock_zone(dev, zone, superblock).await
+    SuperblockPlace::prepare(dev, zone).await?.write(superblock).await
 }
 
 /// As [`write_superblock`], with two more copies in the next zone. If that can be written no more, and holds no superblock, the first zone

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::ready;
 use shingle_base::StoreId;
-use shingle_record::{InUse, MetaLog, NameKind, SequenceSource, check_unused, write_superblock};
+use shingle_record::{InUse, MetaLog, NameKind, SequenceSource, SuperblockPlace, check_unused};
 use shingle_runtime::Runtime;
 use shingle_store_api::{
     BlockStore, Durability, LocalStoreFuture, MappedRun, StoreError, StoreErrorKind, StoreResult, accessed,
@@ -66,13 +66,14 @@ impl Volume {
             payload: block.encode().into(),
         };
         let config = log_config(store, &layout, 1);
+        let place = SuperblockPlace::prepare(&dev, layout.superzone).await.map_err(device_error)?;
         let log = MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
         if log.needs_checkpoint() {
             let text = "too few of the zones for metadata can be written to; make the volume with more of them (`--metazones`)";
             return Err(StoreError::new(StoreErrorKind::Device, text));
         }
         // Last, so that a format that was cut short leaves no volume.
-        write_superblock(&dev, layout.superzone, &superblock).await.map_err(device_error)?;
+        place.write(&superblock).await.map_err(device_error)?;
         Ok(store)
     }
 

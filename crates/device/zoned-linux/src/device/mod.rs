@@ -32,7 +32,7 @@ use bytes::Bytes;
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::lanes::Lanes;
-use shingle_zoned::{DeviceFuture, Geometry, Target, ZoneInfo, ZoneOp, ZonedDevice};
+use shingle_zoned::{DeviceErrorKind, DeviceFuture, Flushes, Geometry, Target, ZoneInfo, ZoneOp, ZonedDevice};
 use tokio::sync::oneshot;
 
 use crate::drive::Drive;
@@ -84,6 +84,7 @@ impl KernelDevice {
             node: RefCell::new(Some(node)),
             write_max: write_max(&drive),
             gone: Cell::new(false),
+            flushes: Flushes::default(),
         });
         runtime.spawn_detached(driver::drive(shared.clone()));
         Ok(Self { shared, drive })
@@ -164,9 +165,17 @@ impl ZonedDevice for KernelDevice {
     fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.shared.begin(Lba(0))?;
-            let (answer, receiver) = oneshot::channel();
-            self.shared.push(crate::ring::Io::Flush, Lba(0), Work::Flush(answer));
-            self.shared.answer(Lba(0), receiver).await
+            let shared = self.shared.clone();
+            let task = self.shared.runtime.spawn(async move {
+                let flush = async || {
+                    shared.begin(Lba(0))?;
+                    let (answer, receiver) = oneshot::channel();
+                    shared.push(crate::ring::Io::Flush, Lba(0), Work::Flush(answer));
+                    shared.answer(Lba(0), receiver).await
+                };
+                shared.flushes.call(flush).await
+            });
+            task.await.unwrap_or_else(|_| Err(self.shared.error(DeviceErrorKind::Gone, Lba(0))))
         })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shingle_base::{Lba, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_zoned::lanes::{Lanes, Settled};
-use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, Geometry, Machine, ZoneState};
+use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, Flushes, Geometry, Machine, ZoneState};
 use tokio::sync::oneshot;
 
 use crate::device::work::Work;
@@ -28,6 +28,7 @@ pub(super) struct Shared {
     pub(super) write_max: usize,
     /// The kernel no longer has the drive, or a flush of it failed.
     pub(super) gone: Cell<bool>,
+    pub(super) flushes: Flushes,
 }
 
 pub(super) struct State {

@@ -47,6 +47,7 @@ use crate::file::ahead::Ahead;
 use crate::file::io::Threads;
 use crate::file::shared::{Shared, State};
 use crate::file::turn::Turn;
+use crate::flushes::Flushes;
 use crate::geometry::Geometry;
 use crate::lanes::{Kind, Lanes, Settled};
 use crate::machine::{ImpossibleState, Target, gathered_length};
@@ -127,6 +128,7 @@ impl FileDevice {
             file,
             data_at: header.data_at,
             flush: Cell::new(1),
+            flushes: Flushes::default(),
             state: RefCell::new(State { length, durable_length: length, machine, slots, lanes: Lanes::default() }),
             ahead: Ahead::default(),
             writes: Cell::new(0),

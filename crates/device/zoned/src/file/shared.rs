@@ -16,6 +16,7 @@ use crate::file::format::{ENTRY_SIZE, Entry, TABLE_AT};
 use crate::file::host::{self, Claimed};
 use crate::file::io::HostIo;
 use crate::file::slots::Slots;
+use crate::flushes::Flushes;
 use crate::geometry::Geometry;
 use crate::lanes::{Lanes, Settled};
 use crate::machine::Machine;
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) state: RefCell<State>,
     /// The number of the flush that begins next; opening the drive was number 0.
     pub(super) flush: Cell<u64>,
+    pub(super) flushes: Flushes,
     pub(super) ahead: Ahead,
     /// Writes of zones' bytes that are under way.
     pub(super) writes: Cell<u32>,
@@ -119,11 +121,20 @@ impl Shared {
 
     /// Makes the file durable, with its length and its holes.
     pub(super) async fn sync(&self) -> std::io::Result<()> {
+        self.flushes.call(async || self.sync_alone().await).await
+    }
+
+    async fn sync_alone(&self) -> std::io::Result<()> {
+        if self.gone.get() {
+            return Err(std::io::ErrorKind::NotConnected.into());
+        }
         let flush = self.flush.replace(self.flush.get() + 1);
         let length = self.state.borrow().length;
         if let Err(error) = self.io.sync().await {
             // The operating system may have dropped unwritten pages: a second try would prove nothing.
             self.gone.set(true);
+            // It may also keep them, and take them for written: the next opening is to read what is on the medium.
+            let _ = rustix::fs::fadvise(&**self.file, 0, None, rustix::fs::Advice::DontNeed);
             return Err(error);
         }
         let state = &mut *self.state.borrow_mut();

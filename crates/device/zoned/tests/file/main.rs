@@ -1,7 +1,9 @@
 //! The file device on blocking threads, beyond the contract.
 
+use std::cell::Cell;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
@@ -93,6 +95,41 @@ fn after_a_failed_flush_the_drive_is_gone() {
         assert!(matches!(error.kind, DeviceErrorKind::Gone));
         drop(device);
         FileDevice::open(&path, &runtime).unwrap().flush().await.unwrap();
+    })
+    .unwrap();
+}
+
+/// A medium whose first sync fails some time after the second could have begun, which would not: the system tells of a lost write once.
+struct FailingOnce(Cell<u32>, Runtime);
+
+impl HostIo for FailingOnce {
+    fn read(&self, _: u64, _: Blocks, _: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
+        Box::pin(lost())
+    }
+    fn write(&self, _: u64, _: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+    fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
+        let first = self.0.replace(self.0.get() + 1) == 0;
+        Box::pin(async move {
+            self.1.sleep(Duration::from_millis(if first { 20 } else { 1 })).await;
+            if first { failed().await } else { Ok(()) }
+        })
+    }
+}
+
+/// ZD-FD-4: whichever of two flushes side by side the system tells of a lost write, neither succeeds.
+#[test]
+fn a_flush_beside_one_that_fails_does_not_succeed() {
+    let directory = cases::Directory::new("two-flushes");
+    let path = directory.drive();
+    cases::create(&path, &cases::geometry());
+    real::run(|runtime| async move {
+        let io = FailingOnce(Cell::new(0), runtime.clone());
+        let device = FileDevice::open_with(&path, &runtime, |_| Some(Box::new(io))).unwrap();
+        let (one, other) = futures_util::future::join(device.flush(), device.flush()).await;
+        assert!(matches!(one.unwrap_err().kind, DeviceErrorKind::System(_)));
+        assert!(matches!(other.unwrap_err().kind, DeviceErrorKind::Gone));
     })
     .unwrap();
 }

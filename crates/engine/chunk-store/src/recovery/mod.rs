@@ -56,7 +56,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{
-    MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockError, read_superblock, write_superblock,
+    MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockError, SuperblockPlace, read_superblock,
 };
 use shingle_runtime::{Runtime, Work};
 use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
@@ -159,6 +159,7 @@ impl ChunkStore {
                 .into(),
         };
         let config = log_config(store, &layout, 1);
+        let place = SuperblockPlace::prepare(&dev, layout.superzone).await.map_err(read_error)?;
         let log = MetaLog::format(rt, &dev, config, SequenceSource::default()).await.map_err(log_error)?;
         if log.needs_checkpoint() {
             // It would stop at its first changes.
@@ -166,7 +167,7 @@ impl ChunkStore {
             return Err(Error::new(ErrorKind::Device, text));
         }
         // Last, so that a format that was cut short leaves no store.
-        write_superblock(&dev, layout.superzone, &superblock).await.map_err(read_error)?;
+        place.write(&superblock).await.map_err(read_error)?;
         Ok(store)
     }
 

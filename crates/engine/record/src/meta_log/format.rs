@@ -250,6 +250,22 @@ mod tests {
         assert_eq!((Link::decode(&[0; 11]), EndMark::decode(&[0; 17])), (None, None));
     }
 
+    /// Numbers that a store goes on from are never so large that it comes to an end.
+    #[test]
+    fn numbers_that_no_store_counts_to_are_refused() {
+        for (number, good) in [(COUNTER_END - 1, true), (COUNTER_END, false), (u64::MAX, false)] {
+            assert_eq!(Link::decode(&Link { zone: ZoneId(8), epoch: number }.encode()).is_some(), good);
+            let mut payload = Vec::new();
+            push_entry(&mut payload, number, b"ab");
+            assert_eq!(parse_journal(&Bytes::from(payload)).is_some(), good);
+            for (epoch, sequence) in [(number, 1), (1, number)] {
+                let place = RecordPlace { store: StoreId(5), epoch, zone: ZoneId(7), block: 0 };
+                let record = frame(LINK, &place, sequence, [0; INFO_SIZE], &[]);
+                assert_eq!(Header::decode(&record, &Expect::default()).is_ok(), good, "{epoch}, {sequence}");
+            }
+        }
+    }
+
     #[test]
     fn a_head_says_where_its_write_ends_and_which_record_is_the_zones_first() {
         let place = RecordPlace { store: StoreId(5), epoch: 42, zone: ZoneId(7), block: 0 };

@@ -220,7 +220,11 @@ impl ZoneReader {
         for at in from + 1..self.written {
             self.load(at + 1).await?;
             if let Some(info) = self.header(at).map(|header| LogInfo::decode(&header.info)) {
-                let next = if info.first > from { info.first.min(at) } else { from.saturating_add(info.blocks).saturating_add(1) };
+                let next = if info.first > from {
+                    info.first.min(at)
+                } else {
+                    from.saturating_add(info.blocks).saturating_add(1)
+                };
                 let torn = info.first == from && next > self.written;
                 return Ok((next.max(from + 1).min(self.written), torn));
             }
