@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// ZD-FLUSH-1.
+    /// ZD-FD-4, ZL-KD-5.
     #[test]
     fn a_flush_beside_one_that_fails_does_not_succeed() {
         let system = System::default();

@@ -255,10 +255,7 @@ fn a_format_does_not_reset_the_log_that_it_has_written() {
         device.on_command(|_, _| {});
         device.medium().heal();
         let mut table = PartitionTable::open(&rt, &shared(&device)).await.unwrap();
-        let share = Share { open_zones_max: Some(2), active_zones_max: None };
-        let run = table.free()[0].clone();
-        let wanted = Wanted { name: "one".to_owned(), zones: run.start..run.start + 2, share };
-        table.add(wanted).await.unwrap();
+        table.add(&rt, &[Wanted { name: "one".into(), ..Wanted::default() }]).await.unwrap();
         let again = PartitionTable::open(&rt, &shared(&device)).await.unwrap();
         assert_eq!(again.partitions().len(), 1);
     });

@@ -15,7 +15,7 @@
 //!   Commands that still waited for their turn are not done.
 //! - ZL-KD-4: if the kernel refuses to go on with the ring, every command is answered with `Gone`.
 //! - ZL-KD-5: after a failed flush every command is answered with `Gone`, as on a drive in a file: acknowledged data may
-//!   be lost, and no later flush could say that it is not.
+//!   be lost, and no later flush could say that it is not. One flush runs at a time.
 
 mod command;
 mod fail;

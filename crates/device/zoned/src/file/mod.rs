@@ -20,7 +20,8 @@
 //!   (`any_mix_of_table_entries_since_the_last_flush_is_a_drive`)
 //! - ZD-FD-3: the space of a reset zone goes back to the file system.
 //! - ZD-FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped unwritten pages, and
-//!   would not say so again. (`after_a_failed_flush_the_drive_is_gone`)
+//!   would not say so again. One flush runs at a time, as it would say so to one of several only. (`after_a_failed_flush_the_drive_is_gone`,
+//!   `a_flush_beside_one_that_fails_does_not_succeed`)
 
 mod ahead;
 mod create;
