@@ -84,7 +84,6 @@ impl SuperblockCopies {
             let zone = copies.zone;
             let written = async {
                 write_superblock_zone(dev, zone, &self.superblock).await?;
-                copies.bad.clear();
                 if dev.geometry().active_zones_max.is_some() {
                     dev.manage(zone, ZoneOp::Finish).await?;
                 }
@@ -93,11 +92,11 @@ impl SuperblockCopies {
             match written.await {
                 Ok(()) => tracing::info!(%zone, "copies of the superblock were lost, and are made anew"),
                 Err(error) => {
-                    // It may have been reset.
-                    copies.bad = (0..Copies::IN_ZONE as u32).collect();
                     tracing::warn!(%zone, %error, "copies of the superblock are lost, and cannot be made anew");
                 }
             }
+            // Another zone may be reset next: this one stands for it only if it can be read.
+            copies.bad = bad_copies_of(dev, zone, &self.superblock).await;
         }
     }
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
 use shingle_record::{
-    Superblock, SuperblockError, find_superblock, read_superblock, read_superblock_copies, write_superblock,
-    write_superblock_pair,
+    EngineName, Superblock, SuperblockCopies, SuperblockError, find_superblock, read_owner, read_superblock,
+    read_superblock_copies, write_superblock, write_superblock_pair,
 };
 use shingle_runtime::UnixTime;
 use shingle_sim::{Sim, SimDevice, Survival, seeds};
@@ -263,4 +263,26 @@ fn an_unreadable_second_zone_does_not_come_back_with_the_earlier_store() {
             assert_eq!(found, (!formats).then(superblock), "{state:?}");
         });
     }
+}
+
+/// RC-SB-4: a zone that was written anew and cannot be read stands for no other: the last good copy stays.
+#[test]
+fn a_mend_that_cannot_be_read_does_not_cost_the_last_copy() {
+    Sim::new(1).run(|rt| async move {
+        let device = with_pair(&rt, false).await;
+        let image = device.image();
+        spoil(&image, 1);
+        let device = SimDevice::new(&rt, &image);
+        let cuts = device.cut_at_every_command(1, Survival::Prefix);
+        let second = [Lba(16), Lba(17)];
+        let dev: Rc<dyn ZonedDevice> = Rc::new(common::Unreadable::new(device, second));
+        let name = EngineName { engine: 7, versions: 1..=1, store: "it", none: "none", other: "another" };
+        let owned = read_owner(&dev, &name).await.unwrap();
+        SuperblockCopies::look(&dev, owned, 0..2).await.mend(&dev).await;
+        for (command, image) in cuts.take() {
+            let cut: Rc<dyn ZonedDevice> = Rc::new(common::Unreadable::new(SimDevice::new(&rt, &image), second));
+            let found = read_superblock(&cut, ZoneId(0)).await;
+            assert_eq!(found.ok(), Some(superblock()), "cut at command {}", command.number);
+        }
+    });
 }

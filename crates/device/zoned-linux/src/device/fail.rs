@@ -170,10 +170,15 @@ impl Shared {
             }
             let at = self.geometry.start_of(zone);
             match self.look(zone, true).await {
-                Ok(found) if self.state.borrow().lanes.idle(zone) => {
-                    self.take_over(zone, found);
+                Ok(found) => {
+                    // Another look may have come before, and commands behind it: this one is old then.
+                    let now = self.state.borrow();
+                    let counts = now.lanes.idle(zone) && now.stale.contains(&zone);
+                    drop(now);
+                    if counts {
+                        self.take_over(zone, found);
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => {
                     let kind = if self.lost(&error) { DeviceErrorKind::Gone } else { DeviceErrorKind::System(error) };
                     return Err(self.error(kind, at));
