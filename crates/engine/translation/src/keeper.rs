@@ -77,13 +77,30 @@ impl Engine {
         {
             return Ok(true);
         }
+        if self.end_idle_victim().await? {
+            return Ok(true);
+        }
         let mut state = self.state.borrow_mut();
-        state.hopeless = state.zones.free() <= COPY_RESERVE && !state.zones.iter().any(|(_, zone)| zone.is_empty());
+        let waits = state.zones.iter().any(|(_, zone)| zone.is_empty()) || self.has_busy_victim(&state);
+        state.hopeless = state.zones.free() <= COPY_RESERVE && !waits;
         if state.hopeless {
             self.wakes.room.notify_waiters();
         }
-        // If not, an empty zone waits for those who read it, and they wake the keeper.
+        // If not, an empty zone waits for those who read it, or another for those who write it, and they wake the keeper.
         Ok(false)
+    }
+
+    /// Ends a zone that nobody writes, for the sake of writers that wait: it can be cleaned then (TL-SIZE-1). False if there is none.
+    /// What is left of it is won with it; its stream takes another zone when it needs one.
+    async fn end_idle_victim(self: &Rc<Self>) -> Result<bool, Failure> {
+        let idle = {
+            let state = self.state.borrow();
+            let wanted = state.writers_wait() && state.zones.free() <= COPY_RESERVE;
+            if wanted { self.idle_victim(&state) } else { None }
+        };
+        let Some((stream, zone)) = idle else { return Ok(false) };
+        self.end_zone(stream, zone).await?;
+        Ok(true)
     }
 
     /// A checkpoint makes half of the zones free that are `wanted`, or some while writers wait.

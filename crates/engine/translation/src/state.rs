@@ -125,6 +125,11 @@ impl State {
         u64::from(self.zones.free().saturating_sub(COPY_RESERVE)) * zone_blocks + rest
     }
 
+    /// Writers wait for room, and have not been told that there will be none.
+    pub(crate) fn writers_wait(&self) -> bool {
+        self.waiting_since.is_some() && !self.hopeless
+    }
+
     /// A stream has nothing to write.
     pub(crate) fn is_idle(&self, stream: u8) -> bool {
         !self.frontiers[usize::from(stream)].is_busy()

@@ -98,6 +98,10 @@ impl Writer for Engine {
 
     fn idle(self: &Rc<Self>, _: usize) {
         self.wakes.idle.notify_waiters();
+        if self.state.borrow().writers_wait() {
+            // The lane's zone may be one that can be ended.
+            self.keeper.wake();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::piece::Piece;
 use super::queue::touches;
 use super::router::Route;
-use super::stream::{COLD, SEQUENTIAL, WRITES, of_writes};
+use super::stream::{COLD, WRITES, of_writes};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::state::State;
@@ -86,13 +86,8 @@ impl Engine {
         let unused: Vec<_> = {
             let mut state = self.state.borrow_mut();
             state.router.route = route;
-            let used = |stream: u8| match route {
-                Route::Single => stream == WRITES,
-                Route::Heat { .. } => stream <= COLD,
-                Route::Sequential { .. } => stream == WRITES || stream >= SEQUENTIAL,
-            };
             let idle = |stream: &u8| state.is_idle(*stream);
-            let unused = of_writes().filter(|&stream| !used(stream)).filter(idle);
+            let unused = of_writes().filter(|&stream| !route.uses(stream)).filter(idle);
             unused.filter_map(|stream| Some((stream, state.frontiers[usize::from(stream)].zone?))).collect()
         };
         for (stream, zone) in unused {

@@ -6,6 +6,7 @@ mod controllers;
 mod crash;
 mod full;
 mod hollow;
+mod idle_frontiers;
 mod lives;
 mod model;
 mod snapshots;
