@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::room::COPY_RESERVE;
 use crate::snapshot::{Fate, Maps};
 use crate::stats::Counters;
-use crate::write::{COPIES, Frontier, Router, STREAMS, of_writes};
+use crate::write::{COPIES, Frontier, Router, STREAMS, WRITES, is_copy, of_writes};
 use crate::zones::{ZoneTable, add_kept, take_kept};
 
 /// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
@@ -135,10 +135,20 @@ impl State {
         !self.frontiers[usize::from(stream)].is_busy()
     }
 
-    /// A stream that has no zone may open one: the drive's limits leave it to the log, to the volume's own cleaner, and to one zone that is being left.
+    /// A stream has its place among the zones that may be open. That of writes always has, and others of writes from when something waits
+    /// there; copies take theirs with their zone.
+    fn has_place(&self, stream: u8) -> bool {
+        let frontier = &self.frontiers[usize::from(stream)];
+        let waits = !is_copy(stream) && frontier.is_busy();
+        stream == WRITES || frontier.zone.is_some() || frontier.own.changes > 0 || waits
+    }
+
+    /// A stream may have a zone: the drive's limits leave it to the log, to the volume's own cleaner, and to one zone that is being left.
+    /// (TL-LIMIT-1)
     pub(crate) fn may_open(&self, stream: u8) -> bool {
-        let own = self.frontiers[usize::from(stream)].zone.is_some();
-        let others = (0..STREAMS).filter(|&other| other != COPIES && self.frontiers[usize::from(other)].zone.is_some());
-        own || self.open_max.is_none_or(|most| others.count() + 3 < most as usize)
+        let others = (0..STREAMS).filter(|&other| other != COPIES && self.has_place(other));
+        stream == COPIES
+            || self.has_place(stream)
+            || self.open_max.is_none_or(|most| others.count() + 3 < most as usize)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bytes::Bytes;
-use shingle_store_api::StoreResult;
+use shingle_store_api::{StoreErrorKind, StoreResult};
 
 use super::view::refused;
 use super::{Control, PATIENCE, ZoneName};
@@ -39,13 +39,17 @@ impl Control {
     pub async fn take(&self) -> StoreResult<ZoneName> {
         self.note_command();
         self.may_open(TAKEN)?;
-        let before = self.engine.state.borrow().frontiers[usize::from(TAKEN)].zone;
-        if !self.engine.state.borrow().is_idle(TAKEN) {
-            return Err(refused("copies to the zone that was taken before are still under way"));
-        }
         let engine = self.engine.clone();
         // On a task of its own: a controller that goes away takes no zone with it.
         let taking = self.engine.rt.spawn(async move {
+            let before = {
+                let state = engine.state.borrow();
+                if !state.is_idle(TAKEN) {
+                    let why = "copies to the zone that was taken before are still under way";
+                    return Err(Failure::new(StoreErrorKind::Invalid, why));
+                }
+                state.frontiers[usize::from(TAKEN)].zone
+            };
             if let Some(before) = before {
                 engine.end_zone(TAKEN, before).await?;
             }

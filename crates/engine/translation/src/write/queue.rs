@@ -9,6 +9,8 @@ use super::piece::Piece;
 pub(crate) struct Own {
     /// Sectors of the command under way.
     pub(crate) flying: Vec<Range<u64>>,
+    /// Changes of the zone that are under way. (TL-LIMIT-1)
+    pub(crate) changes: u32,
 }
 
 /// A stream's frontier.

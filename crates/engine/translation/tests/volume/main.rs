@@ -7,6 +7,7 @@ mod crash;
 mod full;
 mod hollow;
 mod idle_frontiers;
+mod limits;
 mod lives;
 mod model;
 mod snapshots;
