@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) saved: Bytes,
     /// Reason why the volume has stopped, if it has.
     pub(crate) stopped: Option<Failure>,
+    /// The volume closes, and the file system that holds the drive has no room: nothing more can be written. (TL-CLOSE-1)
+    pub(crate) host_full: bool,
     /// The keeper found nothing that would make room.
     pub(crate) hopeless: bool,
     pub(crate) counters: Counters,
@@ -82,6 +84,7 @@ impl State {
             held: false,
             saved: Bytes::new(),
             stopped: None,
+            host_full: false,
             hopeless: false,
             counters: Counters::default(),
         }

@@ -72,7 +72,10 @@ impl Writer for Engine {
     }
 
     fn note_failure(&self, zone: ZoneId, broken: bool, counts: bool) -> u32 {
-        self.state.borrow_mut().zones.note_failure(zone, broken, counts)
+        let mut state = self.state.borrow_mut();
+        // All failures count but those for want of room on the host.
+        state.host_full |= !counts && self.closing.get();
+        state.zones.note_failure(zone, broken, counts)
     }
 
     async fn leave(self: &Rc<Self>, lane: usize, zone: ZoneId) -> Result<(), Failure> {

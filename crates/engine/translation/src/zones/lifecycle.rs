@@ -60,6 +60,11 @@ impl Engine {
                 // Callers' writes have a place since they were sent here, but not copies.
                 return Err(Failure::new(StoreErrorKind::Invalid, "the drive allows no more open zones"));
             }
+            if state.host_full {
+                // It would go through all zones, again and again.
+                let why = "the file system that holds the drive is full, and the volume closes";
+                return Err(Failure::new(StoreErrorKind::NoSpace, why));
+            }
             if state.zones.free() > reserve(stream)
                 && let Some(zone) = state.zones.take_free()
             {

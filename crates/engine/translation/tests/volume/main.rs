@@ -6,6 +6,7 @@ mod controllers;
 mod crash;
 mod full;
 mod hollow;
+mod host_full;
 mod idle_frontiers;
 mod limits;
 mod lives;
