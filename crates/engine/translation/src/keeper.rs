@@ -35,9 +35,10 @@ impl Engine {
         self.keeper.keep(runs, step, async |woken| self.rest(woken).await, || self.wakes.room.notify_waiters()).await;
     }
 
-    /// Waits for something to do: no longer than writers may wait for a controller.
+    /// Waits for something to do: no longer than writers may wait for a controller, or zones that could not be read for the next try.
     async fn rest(&self, woken: impl Future<Output = ()>) {
-        match self.takes_over_in().filter(|time| !time.is_zero()) {
+        let patience = self.takes_over_in().filter(|time| !time.is_zero());
+        match [patience, self.stuck_for()].into_iter().flatten().min() {
             Some(time) => {
                 select(pin!(woken), pin!(self.rt.sleep(time))).await;
             }
@@ -54,6 +55,7 @@ impl Engine {
         if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
             return Ok(true);
         }
+        self.retry_stuck();
         let wanted = {
             let state = self.state.borrow();
             self.free_wanted(&state).saturating_sub(state.zones.free())

@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) saved: Bytes,
     /// Reason why the volume has stopped, if it has.
     pub(crate) stopped: Option<Failure>,
+    /// When sectors could not be read last, so that their zone cannot be emptied; none once such zones are tried again.
+    pub(crate) stuck_at: Option<Instant>,
     /// The volume closes, and the file system that holds the drive has no room: nothing more can be written. (TL-CLOSE-1)
     pub(crate) host_full: bool,
     /// The keeper found nothing that would make room.
@@ -84,6 +86,7 @@ impl State {
             held: false,
             saved: Bytes::new(),
             stopped: None,
+            stuck_at: None,
             host_full: false,
             hopeless: false,
             counters: Counters::default(),

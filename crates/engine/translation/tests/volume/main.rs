@@ -12,4 +12,5 @@ mod limits;
 mod lives;
 mod model;
 mod snapshots;
+mod stuck_zones;
 mod unreadable;
