@@ -38,8 +38,12 @@ impl Writer for Engine {
         step(&mut self.state.borrow_mut().frontiers[lane])
     }
 
-    /// All that waits is needed; a volume that stops takes it out itself.
-    fn tidy(&self, _: usize) {}
+    /// All that waits is needed; a volume that stops takes it out itself. A command that failed has been judged by now.
+    fn tidy(&self, lane: usize) {
+        if std::mem::take(&mut self.state.borrow_mut().frontiers[lane].own.failed) {
+            self.wakes.landed.notify_waiters();
+        }
+    }
 
     async fn ready(self: &Rc<Self>, lane: usize) -> Result<Option<ZoneId>, Failure> {
         let stream = stream_of(lane);
@@ -66,8 +70,9 @@ impl Writer for Engine {
     }
 
     fn undo(&self, lane: usize, draft: Draft) -> Vec<Piece> {
-        self.state.borrow_mut().frontiers[lane].own.flying.clear();
-        self.wakes.landed.notify_waiters();
+        let own = &mut self.state.borrow_mut().frontiers[lane].own;
+        own.flying.clear();
+        own.failed = true;
         draft.pairs.into_iter().flat_map(|pair| pair.pieces).collect()
     }
 

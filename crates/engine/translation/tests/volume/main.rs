@@ -4,6 +4,7 @@ mod common;
 mod contract;
 mod controllers;
 mod crash;
+mod failed_writes;
 mod full;
 mod hollow;
 mod host_full;
