@@ -71,6 +71,11 @@ impl Engine {
         })
     }
 
+    /// Fails once no more writes are taken.
+    pub(crate) fn still_open(&self) -> Result<(), Failure> {
+        if self.closing.get() { Err(Failure::gone()) } else { Ok(()) }
+    }
+
     /// Journals an entry, which takes its place at once; the future completes once it is durable. `number` is its own.
     pub(crate) fn journal(
         self: &Rc<Self>,

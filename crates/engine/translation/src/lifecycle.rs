@@ -3,6 +3,7 @@
 //! # Invariants
 //! - TL-CLOSE-1: closing ends also if the file system that holds the drive has no room. Writes that are not written fail then, and so does
 //!   the close if nothing can be journaled. (`a_full_host_does_not_hold_up_a_close`)
+//! - TL-CLOSE-2: no command of a controller's copies comes once the volume has closed. (`copies_end_when_the_volume_closes`)
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -86,7 +87,20 @@ impl Engine {
     }
 
     async fn copies_done(&self) {
-        self.wait_until(|state| [COPIES, TAKEN, HEAD].into_iter().all(|stream| state.is_idle(stream))).await;
+        let changes = |state: &State| state.frontiers.iter().any(|frontier| frontier.own.changes > 0);
+        let idle = |state: &State| [COPIES, TAKEN, HEAD].into_iter().all(|stream| state.is_idle(stream));
+        self.wait_until(|state| idle(state) && !changes(state)).await;
+    }
+
+    /// Completes when the volume begins to close.
+    pub(crate) async fn closes(&self) {
+        loop {
+            let woken = self.wakes.control.notified();
+            if self.closing.get() {
+                return;
+            }
+            woken.await;
+        }
     }
 
     /// Waits for something that only comes true when a frontier has nothing to write.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::pin::pin;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use shingle_store_api::{StoreErrorKind, StoreResult};
 
 use super::view::refused;
@@ -40,6 +42,7 @@ impl Control {
         self.note_command();
         self.may_open(TAKEN)?;
         let engine = self.engine.clone();
+        engine.still_open()?;
         // On a task of its own: a controller that goes away takes no zone with it.
         let taking = self.engine.rt.spawn(async move {
             let before = {
@@ -81,9 +84,13 @@ impl Control {
         self.note_command();
         self.may_open(stream)?;
         let sources = self.sources(ranges, from)?;
-        let copied = self.engine.copy(sources, stream).await?;
+        // Looks at the end first: whenever this goes on, nothing is read any more then. (TL-CLOSE-2)
+        let copied = match select(pin!(self.engine.closes()), pin!(self.engine.copy(sources, stream))).await {
+            Either::Left(((), _)) => Err(Failure::gone()),
+            Either::Right((copied, _)) => copied,
+        };
         self.note_command();
-        Ok(copied)
+        Ok(copied?)
     }
 
     /// Looks sectors up and pins their zones, in one step.

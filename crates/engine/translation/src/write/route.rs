@@ -46,9 +46,7 @@ impl Engine {
         let (done, receiver) = oneshot::channel();
         let mut state = self.state.borrow_mut();
         state.running()?;
-        if self.closing.get() {
-            return Err(Failure::gone());
-        }
+        self.still_open()?;
         if let Some(last) = pieces.last_mut() {
             last.done = Some(done);
         }
