@@ -1,5 +1,6 @@
 //! Volumes: the contract, a model, power cuts at every command, and chains of lives with faults. One program, so that it links once.
 
+mod abandoned;
 mod closing;
 mod common;
 mod contract;
