@@ -183,6 +183,7 @@ impl Engine {
                 return Err(StoreError::new(StoreErrorKind::NoSpace, text));
             }
             state.resize(sectors);
+            self.refuse_behind_end(state);
             Ok(Entry::Sized { sectors })
         };
         self.change_whole(change).await?;

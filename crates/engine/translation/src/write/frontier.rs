@@ -56,6 +56,10 @@ impl Writer for Engine {
 
     fn draft(&self, lane: usize, zone: ZoneId) -> Option<Command<Draft>> {
         let draft = self.draft_for(stream_of(lane), zone);
+        if draft.pairs.is_empty() {
+            // All that waited was taken out meanwhile.
+            return None;
+        }
         let data = self.frame(&draft);
         Some(Command { zone, from: draft.from, data, draft })
     }

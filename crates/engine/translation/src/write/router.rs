@@ -96,6 +96,13 @@ impl Router {
         (pieces().count() as u64, pieces().map(|piece| u64::from(piece.sectors)).sum())
     }
 
+    /// Gives up writes that go beyond a sector.
+    pub(super) fn take_deferred_behind(&mut self, end: u64) -> Vec<Piece> {
+        let (behind, others) = self.deferred.drain(..).partition::<VecDeque<_>, _>(|(sectors, _)| sectors.end > end);
+        self.deferred = others;
+        behind.into_iter().flat_map(|(_, pieces)| pieces).collect()
+    }
+
     /// Gives up all that waits.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Piece> {
         self.deferred.drain(..).flat_map(|(_, pieces)| pieces)

@@ -14,6 +14,7 @@ mod idle_frontiers;
 mod limits;
 mod lives;
 mod model;
+mod smaller;
 mod snapshots;
 mod stuck_zones;
 mod unreadable;
