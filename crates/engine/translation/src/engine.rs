@@ -95,7 +95,7 @@ impl Engine {
     /// Waits until the journal takes entries.
     pub(crate) async fn journal_room(&self) -> Result<(), Failure> {
         while !self.log.has_journal_room() {
-            // Whoever holds writes has to let the checkpoint go first.
+            // A change that holds writes has to let the checkpoint go first.
             self.wakes.landed.notify_waiters();
             self.checkpoint().await?;
             if !self.log.has_journal_room() {

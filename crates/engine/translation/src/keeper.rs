@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Ends a zone that nobody writes, for the sake of writers that wait: it can be cleaned then (TL-SIZE-1). False if there is none.
-    /// What is left of it is won with it; its stream takes another zone when it needs one.
+    /// Its blocks that are not written yet are won with it; its stream takes another zone when it needs one.
     async fn end_idle_victim(self: &Rc<Self>) -> Result<bool, Failure> {
         let idle = {
             let state = self.state.borrow();

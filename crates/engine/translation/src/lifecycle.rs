@@ -3,7 +3,7 @@
 //! # Invariants
 //! - TL-CLOSE-1: closing ends also if the file system that holds the drive has no room. Writes that are not written fail then, and so does
 //!   the close if nothing can be journaled. (`a_full_host_does_not_hold_up_a_close`)
-//! - TL-CLOSE-2: no command of a controller's copies comes once the volume has closed. (`copies_end_when_the_volume_closes`)
+//! - TL-CLOSE-2: no command of a controller's work comes once the volume has closed. (`copies_end_when_the_volume_closes`)
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -129,6 +129,7 @@ impl Control {
     /// Those that stop the volume.
     pub async fn checkpoint(&self) -> StoreResult<()> {
         self.note_command();
+        self.engine.still_open()?;
         self.engine.checkpoint().await?;
         Ok(())
     }

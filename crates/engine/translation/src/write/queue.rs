@@ -18,7 +18,7 @@ pub(crate) struct Own {
 /// A stream's frontier.
 pub(crate) type Frontier = shingle_zone_kit::Lane<Piece, Own>;
 
-/// What was numbered has entered the map, or will never count. (TL-SNAP-3)
+/// All that was numbered has entered the map, or will never count. (TL-SNAP-3)
 pub(crate) fn is_settled(frontier: &Frontier) -> bool {
     frontier.own.flying.is_empty() && !frontier.own.failed
 }

@@ -106,6 +106,9 @@ impl Engine {
 
     /// Writes go by another route from now on. Zones that only the one before wrote to are ended.
     pub(crate) fn set_route(self: &Rc<Self>, route: Route) {
+        if self.still_open().is_err() {
+            return;
+        }
         let unused: Vec<_> = {
             let mut state = self.state.borrow_mut();
             state.router.route = route;

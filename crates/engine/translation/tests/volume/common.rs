@@ -60,8 +60,7 @@ pub(crate) fn mix(random: &mut Random) -> Mix {
 pub(crate) async fn largest(rt: &Runtime, geometry: &Geometry) -> (SimDevice, Volume) {
     let (device, _, _) = format(rt, geometry, 4096).await;
     let (volume, _) = open(rt, &device).await.expect("the volume opens");
-    let options =
-        FormatOptions { size_bytes: Some(volume.size_max_bytes()), force: true, ..FormatOptions::default() };
+    let options = FormatOptions { size_bytes: Some(volume.size_max_bytes()), force: true, ..FormatOptions::default() };
     volume.close().await.expect("the volume closes");
     Volume::format(rt, Rc::new(device.clone()), options).await.expect("the drive takes a volume");
     let (volume, _) = open(rt, &device).await.expect("the volume opens");

@@ -18,7 +18,7 @@ fn full_host() -> Faults {
 /// Closes a volume with writes that have no room on the host. `spared`: zones that have room are those of metadata.
 fn close_without_room(seed: u64, spared: bool) {
     Sim::new(seed).run(move |rt| async move {
-        let geometry = Geometry { volatile_cache: seed % 2 > 0, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+        let geometry = Geometry { volatile_cache: !seed.is_multiple_of(2), ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
         let (device, _, zones) = format(&rt, &geometry, 4096).await;
         device.set_latency(Duration::from_micros(100 * (seed % 3)));
         let (volume, _) = open(&rt, &device).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shingle_base::Blocks;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice, seeds};
-use shingle_store_api::{BlockStore, StoreErrorKind};
+use shingle_store_api::BlockStore;
 use shingle_translation::{Route, Volume};
 use shingle_zoned::Geometry;
 
@@ -82,26 +82,4 @@ fn idle_frontiers_hold_up_no_writer() {
     for seed in seeds(3) {
         overwrite(seed, async |_, _, volume| volume);
     }
-}
-
-/// What nobody can win is said to be full still.
-#[test]
-fn a_volume_whose_room_is_used_up_by_snapshots_says_so() {
-    Sim::new(1).run(|rt| async move {
-        let (_, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 66, 0, 12)).await;
-        let sectors = volume.size_bytes() / 4096;
-        for lba in (0..sectors / 50 * 50).step_by(50) {
-            put(&volume, lba, 50, 1).await.expect("it is filled");
-        }
-        volume.take_snapshot("a").await.expect("it is taken");
-        let mut lba = 0;
-        let full = loop {
-            lba = (lba + 7) % sectors;
-            if let Err(error) = put(&volume, lba, 1, 2).await {
-                break error;
-            }
-        };
-        assert_eq!(full.kind, StoreErrorKind::NoSpace);
-        volume.close().await.expect("it closes");
-    });
 }

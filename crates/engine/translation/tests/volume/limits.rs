@@ -73,7 +73,8 @@ fn controllers_keep_to_the_limits() {
                         match random.below(5) {
                             0 => control.route(Route::Single),
                             1 => control.route(Route::Heat { young: 3 }),
-                            2 => control.route(Route::Sequential { sectors: 4, align: [0, 32][random.below(2) as usize] }),
+                            2 => control
+                                .route(Route::Sequential { sectors: 4, align: [0, 32][random.below(2) as usize] }),
                             // Refusals are no matter here.
                             3 => drop(control.copy(std::slice::from_ref(&range), None).await),
                             _ => {

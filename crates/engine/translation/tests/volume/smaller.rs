@@ -38,7 +38,7 @@ fn nothing_that_lay_behind_the_end_comes_back() {
             let (volume, _) = open(&rt, &device).await.unwrap();
             let size = volume.size_bytes();
             let control = volume.control();
-            if seed % 2 > 0 {
+            if !seed.is_multiple_of(2) {
                 control.route(Route::Sequential { sectors: 4, align: 0 });
             }
             device.set_latency(Duration::from_micros(500));
