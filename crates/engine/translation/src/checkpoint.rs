@@ -9,6 +9,8 @@
 //! - TL-CKPT-2: data that the map of a checkpoint names is durable before the checkpoint is complete.
 //! - TL-CKPT-3: the map of the volume is written before those of snapshots: the old place of a sector whose change the volume's map has
 //!   is in a snapshot's, then.
+//! - TL-CKPT-4: a checkpoint that has begun goes on whoever waits for it, so that it holds up nobody for good.
+//!   (`a_checkpoint_that_nobody_waits_for_holds_up_nobody`)
 
 use std::rc::Rc;
 
@@ -27,14 +29,19 @@ use crate::zones::Status;
 const STEP: usize = 4096;
 
 impl Engine {
+    /// On a task of its own: a run that all its callers left is polled by nobody (ZK-JOIN-3), and this has the lock of `whole`. (TL-CKPT-4)
     pub(crate) async fn write_checkpoint(self: Rc<Self>) -> Result<(), Failure> {
         self.state.borrow().running()?;
-        let written = self.clone().write_parts().await;
-        if let Err(failure) = &written {
-            self.stop(failure.clone());
-        }
-        self.keeper.wake();
-        written
+        let rt = self.rt.clone();
+        let writing = rt.spawn(async move {
+            let written = self.clone().write_parts().await;
+            if let Err(failure) = &written {
+                self.stop(failure.clone());
+            }
+            self.keeper.wake();
+            written
+        });
+        writing.await.unwrap_or_else(|_| Err(Failure::gone()))
     }
 
     async fn write_parts(self: Rc<Self>) -> Result<(), Failure> {

@@ -71,6 +71,11 @@ impl Engine {
         })
     }
 
+    /// Fails once no more writes are taken.
+    pub(crate) fn still_open(&self) -> Result<(), Failure> {
+        if self.closing.get() { Err(Failure::gone()) } else { Ok(()) }
+    }
+
     /// Journals an entry, which takes its place at once; the future completes once it is durable. `number` is its own.
     pub(crate) fn journal(
         self: &Rc<Self>,
@@ -90,6 +95,8 @@ impl Engine {
     /// Waits until the journal takes entries.
     pub(crate) async fn journal_room(&self) -> Result<(), Failure> {
         while !self.log.has_journal_room() {
+            // A change that holds writes has to let the checkpoint go first.
+            self.wakes.landed.notify_waiters();
             self.checkpoint().await?;
             if !self.log.has_journal_room() {
                 return Err(Failure::new(

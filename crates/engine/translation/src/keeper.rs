@@ -35,9 +35,10 @@ impl Engine {
         self.keeper.keep(runs, step, async |woken| self.rest(woken).await, || self.wakes.room.notify_waiters()).await;
     }
 
-    /// Waits for something to do: no longer than writers may wait for a controller.
+    /// Waits for something to do: no longer than writers may wait for a controller, or zones that could not be read for the next try.
     async fn rest(&self, woken: impl Future<Output = ()>) {
-        match self.takes_over_in().filter(|time| !time.is_zero()) {
+        let patience = self.takes_over_in().filter(|time| !time.is_zero());
+        match [patience, self.stuck_for()].into_iter().flatten().min() {
             Some(time) => {
                 select(pin!(woken), pin!(self.rt.sleep(time))).await;
             }
@@ -54,6 +55,7 @@ impl Engine {
         if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
             return Ok(true);
         }
+        self.retry_stuck();
         let wanted = {
             let state = self.state.borrow();
             self.free_wanted(&state).saturating_sub(state.zones.free())
@@ -77,13 +79,30 @@ impl Engine {
         {
             return Ok(true);
         }
+        if self.end_idle_victim().await? {
+            return Ok(true);
+        }
         let mut state = self.state.borrow_mut();
-        state.hopeless = state.zones.free() <= COPY_RESERVE && !state.zones.iter().any(|(_, zone)| zone.is_empty());
+        let waits = state.zones.iter().any(|(_, zone)| zone.is_empty()) || self.has_busy_victim(&state);
+        state.hopeless = state.zones.free() <= COPY_RESERVE && !waits;
         if state.hopeless {
             self.wakes.room.notify_waiters();
         }
-        // If not, an empty zone waits for those who read it, and they wake the keeper.
+        // If not, an empty zone waits for those who read it, or another for those who write it, and they wake the keeper.
         Ok(false)
+    }
+
+    /// Ends a zone that nobody writes, for the sake of writers that wait: it can be cleaned then (TL-SIZE-1). False if there is none.
+    /// Its blocks that are not written yet are won with it; its stream takes another zone when it needs one.
+    async fn end_idle_victim(self: &Rc<Self>) -> Result<bool, Failure> {
+        let idle = {
+            let state = self.state.borrow();
+            let wanted = state.writers_wait() && state.zones.free() <= COPY_RESERVE;
+            if wanted { self.idle_victim(&state) } else { None }
+        };
+        let Some((stream, zone)) = idle else { return Ok(false) };
+        self.end_zone(stream, zone).await?;
+        Ok(true)
     }
 
     /// A checkpoint makes half of the zones free that are `wanted`, or some while writers wait.

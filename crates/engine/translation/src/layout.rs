@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - TL-SIZE-1: with [`SPARE_ZONES`] zones beside those that its sectors fill, however they are scattered, there is always a closed
-//!   zone of which copying wins room.
+//!   zone of which copying wins room; or one that nobody writes, which is closed then.
 //! - TL-SIZE-2: the largest map fits a checkpoint; with snapshots, writes end before the maps do not (TL-SNAP-5).
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::place::{Place, Stride};
 const METAZONES_MIN: u32 = 6;
 
 /// Zones beside those that the sectors fill: two that are written, two for copies to go on in, one that is being emptied, and one
-/// that was.
+/// that was. Frontiers may be more than two: the keeper ends those that hold up writers.
 const SPARE_ZONES: u32 = 6;
 
 /// The fewest blocks of a zone, and the most.

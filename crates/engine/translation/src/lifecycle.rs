@@ -1,12 +1,20 @@
 //! The end of a volume's life, and what it tells of its sectors.
+//!
+//! # Invariants
+//! - TL-CLOSE-1: closing ends also if the file system that holds the drive has no room. Writes that are not written fail then, and so does
+//!   the close if nothing can be journaled. (`a_full_host_does_not_hold_up_a_close`)
+//! - TL-CLOSE-2: no command of a controller's work comes once the volume has closed. (`copies_end_when_the_volume_closes`)
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 use shingle_store_api::{MappedRun, StoreResult};
 
 use crate::engine::Engine;
+use crate::failure::Failure;
 use crate::state::State;
 use crate::stats::VolumeStats;
 use crate::write::{COPIES, HEAD, TAKEN, of_writes};
@@ -15,10 +23,23 @@ use crate::write::{COPIES, HEAD, TAKEN, of_writes};
 const MAPPED_STEP: u64 = 1 << 16;
 
 impl Engine {
+    /// Takes no more writes, finishes those under way, and writes a checkpoint. (TL-CLOSE-1)
     pub(crate) async fn close(self: &Rc<Self>) -> StoreResult<()> {
         self.closing.set(true);
         self.drive.zones.end();
         self.wakes.control.notify_waiters();
+        let impatient = async {
+            self.log.stalled().await;
+            self.log.give_up_waiting();
+            std::future::pending::<()>().await;
+        };
+        match select(pin!(self.write_all()), pin!(impatient)).await {
+            Either::Left((closed, _)) => closed,
+            Either::Right(_) => Err(Failure::gone().into()),
+        }
+    }
+
+    async fn write_all(self: &Rc<Self>) -> StoreResult<()> {
         self.writes_done().await;
         self.keeper.end().await;
         self.copies_done().await;
@@ -66,7 +87,20 @@ impl Engine {
     }
 
     async fn copies_done(&self) {
-        self.wait_until(|state| [COPIES, TAKEN, HEAD].into_iter().all(|stream| state.is_idle(stream))).await;
+        let changes = |state: &State| state.frontiers.iter().any(|frontier| frontier.own.changes > 0);
+        let idle = |state: &State| [COPIES, TAKEN, HEAD].into_iter().all(|stream| state.is_idle(stream));
+        self.wait_until(|state| idle(state) && !changes(state)).await;
+    }
+
+    /// Completes when the volume begins to close.
+    pub(crate) async fn closes(&self) {
+        loop {
+            let woken = self.wakes.control.notified();
+            if self.closing.get() {
+                return;
+            }
+            woken.await;
+        }
     }
 
     /// Waits for something that only comes true when a frontier has nothing to write.

@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::room::COPY_RESERVE;
 use crate::snapshot::{Fate, Maps};
 use crate::stats::Counters;
-use crate::write::{COPIES, Frontier, Router, STREAMS, of_writes};
+use crate::write::{COPIES, Frontier, Router, STREAMS, WRITES, is_copy, of_writes};
 use crate::zones::{ZoneTable, add_kept, take_kept};
 
 /// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
@@ -59,6 +59,10 @@ pub(crate) struct State {
     pub(crate) saved: Bytes,
     /// Reason why the volume has stopped, if it has.
     pub(crate) stopped: Option<Failure>,
+    /// When sectors could not be read last, so that their zone cannot be emptied; none once such zones are tried again.
+    pub(crate) stuck_at: Option<Instant>,
+    /// The volume closes, and the file system that holds the drive has no room: nothing more can be written. (TL-CLOSE-1)
+    pub(crate) host_full: bool,
     /// The keeper found nothing that would make room.
     pub(crate) hopeless: bool,
     pub(crate) counters: Counters,
@@ -82,6 +86,8 @@ impl State {
             held: false,
             saved: Bytes::new(),
             stopped: None,
+            stuck_at: None,
+            host_full: false,
             hopeless: false,
             counters: Counters::default(),
         }
@@ -125,15 +131,30 @@ impl State {
         u64::from(self.zones.free().saturating_sub(COPY_RESERVE)) * zone_blocks + rest
     }
 
+    /// Writers wait for room, and have not been told that there will be none.
+    pub(crate) fn writers_wait(&self) -> bool {
+        self.waiting_since.is_some() && !self.hopeless
+    }
+
     /// A stream has nothing to write.
     pub(crate) fn is_idle(&self, stream: u8) -> bool {
         !self.frontiers[usize::from(stream)].is_busy()
     }
 
-    /// A stream that has no zone may open one: the drive's limits leave it to the log, to the volume's own cleaner, and to one zone that is being left.
+    /// A stream has its place among the zones that may be open. That of writes always has, and others of writes from when something waits
+    /// there; copies take theirs with their zone.
+    fn has_place(&self, stream: u8) -> bool {
+        let frontier = &self.frontiers[usize::from(stream)];
+        let waits = !is_copy(stream) && frontier.is_busy();
+        stream == WRITES || frontier.zone.is_some() || frontier.own.changes > 0 || waits
+    }
+
+    /// A stream may have a zone: the drive's limits leave it to the log, to the volume's own cleaner, and to one zone that is being left.
+    /// (TL-LIMIT-1)
     pub(crate) fn may_open(&self, stream: u8) -> bool {
-        let own = self.frontiers[usize::from(stream)].zone.is_some();
-        let others = (0..STREAMS).filter(|&other| other != COPIES && self.frontiers[usize::from(other)].zone.is_some());
-        own || self.open_max.is_none_or(|most| others.count() + 3 < most as usize)
+        let others = (0..STREAMS).filter(|&other| other != COPIES && self.has_place(other));
+        stream == COPIES
+            || self.has_place(stream)
+            || self.open_max.is_none_or(|most| others.count() + 3 < most as usize)
     }
 }

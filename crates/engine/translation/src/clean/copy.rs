@@ -73,7 +73,7 @@ impl Engine {
                 Err(error) => {
                     let mut state = self.state.borrow_mut();
                     state.running()?;
-                    state.zones.note_stuck(self.drive.layout.shape.zone_of(extent.place));
+                    self.note_stuck(&mut state, self.drive.layout.shape.zone_of(extent.place));
                     tracing::warn!(lba = extent.lba, %error, "sectors cannot be copied; they stay where they are");
                     copied.unreadable += u64::from(extent.sectors);
                     continue;

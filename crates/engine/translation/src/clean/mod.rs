@@ -4,6 +4,7 @@
 //! full pairs, at a frontier of their own.
 
 mod copy;
+mod stuck;
 mod victim;
 
 use std::rc::Rc;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::pin::pin;
 
 use bytes::Bytes;
-use shingle_store_api::StoreResult;
+use futures_util::future::{Either, select};
+use shingle_store_api::{StoreErrorKind, StoreResult};
 
 use super::view::refused;
 use super::{Control, PATIENCE, ZoneName};
@@ -39,13 +41,18 @@ impl Control {
     pub async fn take(&self) -> StoreResult<ZoneName> {
         self.note_command();
         self.may_open(TAKEN)?;
-        let before = self.engine.state.borrow().frontiers[usize::from(TAKEN)].zone;
-        if !self.engine.state.borrow().is_idle(TAKEN) {
-            return Err(refused("copies to the zone that was taken before are still under way"));
-        }
         let engine = self.engine.clone();
+        engine.still_open()?;
         // On a task of its own: a controller that goes away takes no zone with it.
         let taking = self.engine.rt.spawn(async move {
+            let before = {
+                let state = engine.state.borrow();
+                if !state.is_idle(TAKEN) {
+                    let why = "copies to the zone that was taken before are still under way";
+                    return Err(Failure::new(StoreErrorKind::Invalid, why));
+                }
+                state.frontiers[usize::from(TAKEN)].zone
+            };
             if let Some(before) = before {
                 engine.end_zone(TAKEN, before).await?;
             }
@@ -77,9 +84,13 @@ impl Control {
         self.note_command();
         self.may_open(stream)?;
         let sources = self.sources(ranges, from)?;
-        let copied = self.engine.copy(sources, stream).await?;
+        // Looks at the end first: whenever this goes on, nothing is read any more then. (TL-CLOSE-2)
+        let copied = match select(pin!(self.engine.closes()), pin!(self.engine.copy(sources, stream))).await {
+            Either::Left(((), _)) => Err(Failure::gone()),
+            Either::Right((copied, _)) => copied,
+        };
         self.note_command();
-        Ok(copied)
+        Ok(copied?)
     }
 
     /// Looks sectors up and pins their zones, in one step.
@@ -118,6 +129,7 @@ impl Control {
     /// Those that stop the volume.
     pub async fn checkpoint(&self) -> StoreResult<()> {
         self.note_command();
+        self.engine.still_open()?;
         self.engine.checkpoint().await?;
         Ok(())
     }

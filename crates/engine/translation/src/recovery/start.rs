@@ -19,6 +19,7 @@ use crate::map::Extent;
 use crate::place::Place;
 use crate::snapshot::Maps;
 use crate::state::State;
+use crate::write::{Route, is_copy};
 use crate::zones::{Own, Status, Zone, ZoneTable, add_kept};
 
 /// Zones that streams go on in, by stream.
@@ -59,11 +60,14 @@ pub(super) fn table(
     (table, endings, frontiers)
 }
 
-/// Of each stream the newest zone that can be written on.
+/// Of each stream the newest zone that can be written on. Streams that no route of this life uses yet have none: nobody might ever end it.
 fn frontiers(drive: &Drive, loaded: &Loaded, zones: &[FoundZone]) -> Frontiers {
     let mut newest = BTreeMap::<u8, (u64, ZoneId)>::new();
     for FoundZone { info, end, clean, .. } in zones {
         let Some(known) = loaded.zones.get(&info.zone) else { continue };
+        if !is_copy(known.stream) && !Route::default().uses(known.stream) {
+            continue;
+        }
         let shut = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline | ZoneState::Full);
         let room = drive.layout.shape.zone_blocks.saturating_sub((*end).max(1)) >= 2;
         if *clean && !shut && room && u64::from(*end) == info.written.0 {

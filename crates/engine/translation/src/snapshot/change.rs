@@ -14,7 +14,7 @@ use crate::layout::Layout;
 use crate::map::{Extent, ExtentMap};
 use crate::place::Place;
 use crate::state::State;
-use crate::write::{of_writes, waiting};
+use crate::write::{is_settled, of_writes, waiting};
 use crate::zones::take_kept;
 
 /// Snapshots at most: a sector of the oldest is looked up in the maps of all.
@@ -50,8 +50,9 @@ impl Engine {
         }
     }
 
-    /// Holds callers' writes, and waits until those have ended that are numbered.
-    async fn hold(&self) -> Result<Held<'_>, Failure> {
+    /// Holds callers' writes, and waits until those have ended that are numbered. `None` if the journal has no room: a write that failed
+    /// may need some before it ends, and a checkpoint for that.
+    async fn hold(&self) -> Result<Option<Held<'_>>, Failure> {
         self.state.borrow_mut().held = true;
         let held = Held(self);
         loop {
@@ -59,8 +60,11 @@ impl Engine {
             {
                 let state = self.state.borrow();
                 state.running()?;
-                if of_writes().all(|stream| state.frontiers[usize::from(stream)].own.flying.is_empty()) {
-                    return Ok(held);
+                if !self.log.has_journal_room() {
+                    return Ok(None);
+                }
+                if of_writes().all(|stream| is_settled(&state.frontiers[usize::from(stream)])) {
+                    return Ok(Some(held));
                 }
             }
             landed.await;
@@ -73,7 +77,7 @@ impl Engine {
             let alone = self.alone().await?;
             // Most is durable before writers have to wait.
             self.flush().await?;
-            let held = self.hold().await?;
+            let Some(held) = self.hold().await? else { continue };
             self.flush().await?;
             if self.log.has_journal_room() {
                 let number = self.sequence.next();
@@ -179,6 +183,7 @@ impl Engine {
                 return Err(StoreError::new(StoreErrorKind::NoSpace, text));
             }
             state.resize(sectors);
+            self.refuse_behind_end(state);
             Ok(Entry::Sized { sectors })
         };
         self.change_whole(change).await?;

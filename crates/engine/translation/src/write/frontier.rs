@@ -38,8 +38,12 @@ impl Writer for Engine {
         step(&mut self.state.borrow_mut().frontiers[lane])
     }
 
-    /// All that waits is needed; a volume that stops takes it out itself.
-    fn tidy(&self, _: usize) {}
+    /// All that waits is needed; a volume that stops takes it out itself. A command that failed has been judged by now.
+    fn tidy(&self, lane: usize) {
+        if std::mem::take(&mut self.state.borrow_mut().frontiers[lane].own.failed) {
+            self.wakes.landed.notify_waiters();
+        }
+    }
 
     async fn ready(self: &Rc<Self>, lane: usize) -> Result<Option<ZoneId>, Failure> {
         let stream = stream_of(lane);
@@ -52,6 +56,10 @@ impl Writer for Engine {
 
     fn draft(&self, lane: usize, zone: ZoneId) -> Option<Command<Draft>> {
         let draft = self.draft_for(stream_of(lane), zone);
+        if draft.pairs.is_empty() {
+            // All that waited was taken out meanwhile.
+            return None;
+        }
         let data = self.frame(&draft);
         Some(Command { zone, from: draft.from, data, draft })
     }
@@ -66,13 +74,17 @@ impl Writer for Engine {
     }
 
     fn undo(&self, lane: usize, draft: Draft) -> Vec<Piece> {
-        self.state.borrow_mut().frontiers[lane].own.flying.clear();
-        self.wakes.landed.notify_waiters();
+        let own = &mut self.state.borrow_mut().frontiers[lane].own;
+        own.flying.clear();
+        own.failed = true;
         draft.pairs.into_iter().flat_map(|pair| pair.pieces).collect()
     }
 
     fn note_failure(&self, zone: ZoneId, broken: bool, counts: bool) -> u32 {
-        self.state.borrow_mut().zones.note_failure(zone, broken, counts)
+        let mut state = self.state.borrow_mut();
+        // All failures count but those for want of room on the host.
+        state.host_full |= !counts && self.closing.get();
+        state.zones.note_failure(zone, broken, counts)
     }
 
     async fn leave(self: &Rc<Self>, lane: usize, zone: ZoneId) -> Result<(), Failure> {
@@ -98,6 +110,10 @@ impl Writer for Engine {
 
     fn idle(self: &Rc<Self>, _: usize) {
         self.wakes.idle.notify_waiters();
+        if self.state.borrow().writers_wait() {
+            // The lane's zone may be one that can be ended.
+            self.keeper.wake();
+        }
     }
 }
 

@@ -19,7 +19,7 @@ mod router;
 mod stream;
 
 pub(crate) use piece::{Origin, Piece};
-pub(crate) use queue::{Frontier, waiting};
+pub(crate) use queue::{Frontier, is_settled, waiting};
 pub use router::Route;
 pub(crate) use router::Router;
-pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, is_copy, is_run, of_writes, reserve};
+pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, WRITES, is_copy, is_run, of_writes, reserve};

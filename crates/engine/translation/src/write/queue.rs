@@ -9,10 +9,19 @@ use super::piece::Piece;
 pub(crate) struct Own {
     /// Sectors of the command under way.
     pub(crate) flying: Vec<Range<u64>>,
+    /// A command has failed, and what it left in its zone may count still: it has not been left, or found to be as it was. (TL-SNAP-3)
+    pub(crate) failed: bool,
+    /// Changes of the zone that are under way. (TL-LIMIT-1)
+    pub(crate) changes: u32,
 }
 
 /// A stream's frontier.
 pub(crate) type Frontier = shingle_zone_kit::Lane<Piece, Own>;
+
+/// All that was numbered has entered the map, or will never count. (TL-SNAP-3)
+pub(crate) fn is_settled(frontier: &Frontier) -> bool {
+    frontier.own.flying.is_empty() && !frontier.own.failed
+}
 
 /// A piece that waits at a frontier, or is being written, has some of these sectors.
 pub(super) fn touches(frontier: &Frontier, sectors: &Range<u64>) -> bool {

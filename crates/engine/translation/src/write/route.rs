@@ -1,14 +1,16 @@
 //! The way of a write to its frontier.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
+use shingle_store_api::StoreErrorKind;
 use tokio::sync::oneshot;
 
 use super::piece::Piece;
 use super::queue::touches;
 use super::router::Route;
-use super::stream::{COLD, SEQUENTIAL, WRITES, of_writes};
+use super::stream::{COLD, WRITES, of_writes};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::state::State;
@@ -46,8 +48,10 @@ impl Engine {
         let (done, receiver) = oneshot::channel();
         let mut state = self.state.borrow_mut();
         state.running()?;
-        if self.closing.get() {
-            return Err(Failure::gone());
+        self.still_open()?;
+        if sectors.end > state.sectors {
+            // The call was made before the volume became smaller.
+            return Err(behind_end());
         }
         if let Some(last) = pieces.last_mut() {
             last.done = Some(done);
@@ -60,6 +64,25 @@ impl Engine {
         state.router.deferred.push_back((sectors, pieces));
         self.send_deferred(&mut state);
         Ok(receiver)
+    }
+
+    /// The volume has become smaller: writes that wait, and go beyond its end, fail (TL-SIZE-3). Those that were numbered have ended.
+    pub(crate) fn refuse_behind_end(self: &Rc<Self>, state: &mut State) {
+        let end = state.sectors;
+        let mut refused = Vec::new();
+        // Copies move only what lies in the volume still.
+        for stream in of_writes() {
+            let queue = &mut state.frontiers[usize::from(stream)].queue;
+            let (behind, others) = queue.drain(..).partition::<VecDeque<Piece>, _>(|piece| piece.end() > end);
+            *queue = others;
+            refused.extend(behind);
+        }
+        refused.extend(state.router.take_deferred_behind(end));
+        // The last piece of a write goes farthest, and has its caller.
+        for done in refused.into_iter().filter_map(|piece| piece.done) {
+            let _ = done.send(Err(behind_end()));
+        }
+        self.send_deferred(state);
     }
 
     /// Sends writes to their frontiers, in their order, up to one that overlaps others at several (TL-ORDER).
@@ -83,16 +106,14 @@ impl Engine {
 
     /// Writes go by another route from now on. Zones that only the one before wrote to are ended.
     pub(crate) fn set_route(self: &Rc<Self>, route: Route) {
+        if self.still_open().is_err() {
+            return;
+        }
         let unused: Vec<_> = {
             let mut state = self.state.borrow_mut();
             state.router.route = route;
-            let used = |stream: u8| match route {
-                Route::Single => stream == WRITES,
-                Route::Heat { .. } => stream <= COLD,
-                Route::Sequential { .. } => stream == WRITES || stream >= SEQUENTIAL,
-            };
             let idle = |stream: &u8| state.is_idle(*stream);
-            let unused = of_writes().filter(|&stream| !used(stream)).filter(idle);
+            let unused = of_writes().filter(|&stream| !route.uses(stream)).filter(idle);
             unused.filter_map(|stream| Some((stream, state.frontiers[usize::from(stream)].zone?))).collect()
         };
         for (stream, zone) in unused {
@@ -103,4 +124,8 @@ impl Engine {
             });
         }
     }
+}
+
+fn behind_end() -> Failure {
+    Failure::new(StoreErrorKind::Invalid, "the write goes beyond the end of the volume, which has become smaller")
 }

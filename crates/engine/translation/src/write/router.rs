@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::piece::Piece;
-use super::stream::{SEQUENTIAL, STREAMS, WRITES};
+use super::stream::{COLD, SEQUENTIAL, STREAMS, WRITES, is_run};
 
 /// The choice of a frontier for each write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,15 @@ pub enum Route {
 }
 
 impl Route {
+    /// Callers' writes to this stream may come.
+    pub(crate) fn uses(self, stream: u8) -> bool {
+        match self {
+            Self::Single => stream == WRITES,
+            Self::Heat { .. } => matches!(stream, WRITES | COLD),
+            Self::Sequential { .. } => stream == WRITES || is_run(stream),
+        }
+    }
+
     /// A stream goes on in another zone at the multiples of so many sectors.
     pub(super) fn align_of(self, stream: u8) -> Option<u64> {
         match self {
@@ -85,6 +94,13 @@ impl Router {
     pub(crate) fn deferred(&self) -> (u64, u64) {
         let pieces = || self.deferred.iter().flat_map(|(_, pieces)| pieces);
         (pieces().count() as u64, pieces().map(|piece| u64::from(piece.sectors)).sum())
+    }
+
+    /// Gives up writes that go beyond a sector.
+    pub(super) fn take_deferred_behind(&mut self, end: u64) -> Vec<Piece> {
+        let (behind, others) = self.deferred.drain(..).partition::<VecDeque<_>, _>(|(sectors, _)| sectors.end > end);
+        self.deferred = others;
+        behind.into_iter().flat_map(|(_, pieces)| pieces).collect()
     }
 
     /// Gives up all that waits.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 use shingle_store_api::StoreErrorKind;
 
+use super::change::Change;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::format::Entry;
@@ -18,13 +19,17 @@ impl Engine {
     /// The zone that a stream writes to: with room for a pair.
     pub(crate) async fn frontier_zone(self: &Rc<Self>, stream: u8) -> Result<ZoneId, Failure> {
         loop {
-            let current = {
+            let changed = self.wakes.room.notified();
+            let (current, changes) = {
                 let state = self.state.borrow();
                 state.running()?;
-                let zone = state.frontiers[usize::from(stream)].zone;
-                zone.and_then(|zone| state.zones.get(zone).map(|entry| (zone, entry.next.max(1))))
+                let frontier = &state.frontiers[usize::from(stream)];
+                let entry = frontier.zone.and_then(|zone| Some((zone, state.zones.get(zone)?)));
+                (entry.map(|(zone, entry)| (zone, entry.next.max(1))), frontier.own.changes > 0)
             };
             match current {
+                // It is not open before that is durable, and not left before the drive has given it up.
+                _ if changes => changed.await,
                 Some((zone, next)) if self.drive.layout.shape.zone_blocks - next >= PAIR_BLOCKS_MIN => return Ok(zone),
                 Some((zone, next)) if next < self.drive.layout.shape.zone_blocks => {
                     // The drive keeps it active until it is finished.
@@ -38,54 +43,60 @@ impl Engine {
                     });
                 }
                 None => {
-                    let zone = self.free_zone(stream).await?;
-                    self.open_zone(stream, zone).await?;
+                    if let Some((zone, change)) = self.free_zone(stream).await? {
+                        self.open_zone(stream, zone, change).await?;
+                    }
                 }
             }
         }
     }
 
-    /// Takes a free zone, as soon as there is one that the stream may have.
-    async fn free_zone(&self, stream: u8) -> Result<ZoneId, Failure> {
-        loop {
-            let freed = {
-                let mut state = self.state.borrow_mut();
-                state.running()?;
-                if state.zones.free() > reserve(stream)
-                    && let Some(zone) = state.zones.take_free()
-                {
-                    if self.wants_room(&state) {
-                        self.keeper.wake();
-                        self.wakes.control.notify_waiters();
-                    }
-                    if !is_copy(stream) {
-                        state.waiting_since = None;
-                    }
-                    return Ok(zone);
+    /// Takes a free zone; `None` once there may be one that the stream may have.
+    async fn free_zone(self: &Rc<Self>, stream: u8) -> Result<Option<(ZoneId, Change)>, Failure> {
+        let freed = {
+            let mut state = self.state.borrow_mut();
+            state.running()?;
+            if !state.may_open(stream) {
+                // Callers' writes have a place since they were sent here, but not copies.
+                return Err(Failure::new(StoreErrorKind::Invalid, "the drive allows no more open zones"));
+            }
+            if state.host_full {
+                // It would go through all zones, again and again.
+                let why = "the file system that holds the drive is full, and the volume closes";
+                return Err(Failure::new(StoreErrorKind::NoSpace, why));
+            }
+            if state.zones.free() > reserve(stream)
+                && let Some(zone) = state.zones.take_free()
+            {
+                if self.wants_room(&state) {
+                    self.keeper.wake();
+                    self.wakes.control.notify_waiters();
                 }
-                if is_copy(stream) {
-                    // The keeper waits for its own copies: nobody else makes room.
-                    return Err(no_space());
+                if !is_copy(stream) {
+                    state.waiting_since = None;
                 }
-                if self.keeper.has_ended() {
-                    return Err(Failure::gone());
-                }
-                state.hopeless = false;
-                let now = self.rt.now();
-                state.waiting_since.get_or_insert(now);
-                self.wakes.room.notified()
-            };
-            self.keeper.wake();
-            self.wakes.control.notify_waiters();
-            freed.await;
-            if self.state.borrow().hopeless {
+                return Ok(Some((zone, Change::begin(self, &mut state, stream))));
+            }
+            if is_copy(stream) {
+                // The keeper waits for its own copies: nobody else makes room.
                 return Err(no_space());
             }
-        }
+            if self.keeper.has_ended() {
+                return Err(Failure::gone());
+            }
+            state.hopeless = false;
+            let now = self.rt.now();
+            state.waiting_since.get_or_insert(now);
+            self.wakes.room.notified()
+        };
+        self.keeper.wake();
+        self.wakes.control.notify_waiters();
+        freed.await;
+        if self.state.borrow().hopeless { Err(no_space()) } else { Ok(None) }
     }
 
     /// Begins a generation of a free zone. A zone that cannot be reset is given up.
-    async fn open_zone(self: &Rc<Self>, stream: u8, zone: ZoneId) -> Result<(), Failure> {
+    async fn open_zone(self: &Rc<Self>, stream: u8, zone: ZoneId, _change: Change) -> Result<(), Failure> {
         let dirty = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.dirty);
         if dirty && !self.reset(zone).await? {
             self.state.borrow_mut().zones.bury(zone);
@@ -94,11 +105,6 @@ impl Engine {
         self.journal_room().await?;
         let opened = {
             let mut state = self.state.borrow_mut();
-            if state.frontiers[usize::from(stream)].zone.is_some() {
-                // Another caller was faster.
-                state.zones.add_free(zone, false);
-                return Ok(());
-            }
             let epoch = self.sequence.next();
             state.zones.open(zone, stream, epoch);
             state.frontiers[usize::from(stream)].zone = Some(zone);
@@ -128,7 +134,7 @@ impl Engine {
         stream: u8,
         zone: ZoneId,
     ) -> impl Future<Output = Result<(), Failure>> + use<> {
-        let ended = {
+        let (ended, change) = {
             let mut state = self.state.borrow_mut();
             let frontier = &mut state.frontiers[usize::from(stream)];
             // Another caller may have ended it, and it may be another stream's by now.
@@ -137,10 +143,13 @@ impl Engine {
             if ended.is_some() {
                 state.zones.close(zone);
             }
-            ended
+            // A full zone is active no more.
+            let active = ended.is_some_and(|(_, end, _)| end < self.drive.layout.shape.zone_blocks);
+            (ended, active.then(|| Change::begin(self, &mut state, stream)))
         };
         let engine = self.clone();
         async move {
+            let _change = change;
             let Some((epoch, end, broken)) = ended else { return Ok(()) };
             engine.flush_blocks_of(zone, epoch, end).await?;
             engine.journal_room().await?;

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use shingle_base::Blocks;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, SimDevice, Survival};
-use shingle_store_api::{BlockStore, StoreResult};
+use shingle_store_api::{BlockStore, Durability, StoreResult};
 use shingle_store_testing::blocks::{BlockShadow, Mix};
 use shingle_translation::{FormatOptions, Options, RecoveryReport, Volume};
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -53,4 +54,21 @@ pub(crate) fn survival(random: &mut Random, geometry: &Geometry) -> Survival {
 pub(crate) fn mix(random: &mut Random) -> Mix {
     let mix = Mix::draw(random);
     Mix { access_bytes_max: mix.access_bytes_max.min(256 << 10), ..mix }
+}
+
+/// The largest volume that a drive takes.
+pub(crate) async fn largest(rt: &Runtime, geometry: &Geometry) -> (SimDevice, Volume) {
+    let (device, _, _) = format(rt, geometry, 4096).await;
+    let (volume, _) = open(rt, &device).await.expect("the volume opens");
+    let options = FormatOptions { size_bytes: Some(volume.size_max_bytes()), force: true, ..FormatOptions::default() };
+    volume.close().await.expect("the volume closes");
+    Volume::format(rt, Rc::new(device.clone()), options).await.expect("the drive takes a volume");
+    let (volume, _) = open(rt, &device).await.expect("the volume opens");
+    (device, volume)
+}
+
+/// Writes sectors of 4 KiB that are full of a byte.
+pub(crate) async fn put(volume: &Volume, lba: u64, sectors: u64, byte: u8) -> StoreResult<()> {
+    let data = Bytes::from(vec![byte; (sectors * 4096) as usize]);
+    volume.write(lba * 4096, vec![data], Durability::Cached).await
 }

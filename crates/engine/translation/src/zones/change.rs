@@ -1,0 +1,30 @@
+//! Changes of frontiers' zones: who takes or leaves one keeps others from it, and has its place among those that the drive allows.
+//!
+//! **Owns** the mark of a change. **Knows nothing of** its steps.
+
+use std::rc::Rc;
+
+use crate::engine::Engine;
+use crate::state::State;
+
+/// A frontier's zone is being taken; or it was left, and the drive has it active still. Its stream takes no zone meanwhile. (TL-LIMIT-1)
+pub(super) struct Change {
+    engine: Rc<Engine>,
+    stream: u8,
+}
+
+impl Change {
+    /// Begins a change in the step in which it is decided.
+    pub(super) fn begin(engine: &Rc<Engine>, state: &mut State, stream: u8) -> Self {
+        state.frontiers[usize::from(stream)].own.changes += 1;
+        Self { engine: engine.clone(), stream }
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.engine.state.borrow_mut().frontiers[usize::from(self.stream)].own.changes -= 1;
+        self.engine.wakes.room.notify_waiters();
+        self.engine.wakes.idle.notify_waiters();
+    }
+}

@@ -1,0 +1,132 @@
+//! TL-SNAP-2, TL-SNAP-3: writes that fail while a snapshot is taken.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, join, select};
+use shingle_base::{Blocks, ZoneId};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Survival, Trigger, seeds};
+use shingle_store_api::{BlockStore, StoreErrorKind};
+use shingle_translation::Volume;
+use shingle_zoned::{Geometry, MemoryDevice};
+
+use crate::common::{format, open, put};
+
+const SECTORS: u64 = 200;
+
+async fn bytes_of(volume: &Volume) -> Bytes {
+    volume.at_snapshot("s").expect("it is there").read(0, 2 * SECTORS * 4096).await.expect("it can be read")
+}
+
+/// The drive at each command, and the snapshot's bytes.
+fn history(seed: u64, fault: Fault) -> (Vec<(u64, MemoryDevice)>, Bytes) {
+    Sim::new(seed).run(move |rt| async move {
+        let (device, _, zones) = format(&rt, &Geometry::hm_smr(Blocks(1000), 24, 0, 8), 4096).await;
+        let (volume, _) = open(&rt, &device).await.unwrap();
+        put(&volume, 0, 2 * SECTORS, 1).await.unwrap();
+        device.set_latency(Duration::from_micros(200));
+        let frontier = ZoneId(zones.start);
+        let trigger = Trigger::Zone(CommandKind::Write, frontier);
+        // The judgement on the zone takes long.
+        let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 0.5), fault: Fault::Slow };
+        device.set_faults(Faults::new([FaultRule { trigger, fault }, slow]));
+        let cuts = device.cut_at_every_command(seed, Survival::Prefix);
+        // Pairs of one command: the first may land whole.
+        let writer = Rc::new(volume.clone());
+        let writes = rt.spawn(async move {
+            let (first, second) = join(put(&writer, 0, SECTORS, 2), put(&writer, SECTORS, SECTORS, 3)).await;
+            first.and(second).expect("they go elsewhere");
+        });
+        rt.sleep(Duration::from_micros(seed % 4 * 60)).await;
+        volume.take_snapshot("s").await.unwrap();
+        let bytes = bytes_of(&volume).await;
+        writes.await.unwrap();
+        assert!(!device.faults().injected().is_empty(), "seed {seed}: no write failed");
+        device.set_faults(Faults::default());
+        for lba in 0..5 {
+            put(&volume, lba * 50, 20, 4).await.unwrap();
+        }
+        device.on_command(|_, _| {});
+        assert!(bytes_of(&volume).await == bytes, "seed {seed}: the snapshot has changed");
+        volume.close().await.unwrap();
+        (cuts.take().into_iter().map(|(command, image)| (command.number, image)).collect(), bytes)
+    })
+}
+
+/// A write of which some landed is in a snapshot after a power cut if it was in it before, and only then.
+#[test]
+fn a_write_that_failed_is_in_no_snapshot() {
+    let mut compared = 0;
+    for seed in seeds(40) {
+        let (cuts, bytes) = history(seed, [Fault::WriteError, Fault::HostFullInside][seed as usize / 4 % 2]);
+        for (command, image) in cuts {
+            let (context, bytes) = (format!("seed {seed}, cut at command {command}"), bytes.clone());
+            compared += Sim::new(seed).run(move |rt| async move {
+                let (volume, _) = open(&rt, &SimDevice::new(&rt, &image)).await.expect("it opens");
+                let found = volume.snapshots().len();
+                assert!(found == 0 || bytes_of(&volume).await == bytes, "{context}: another snapshot");
+                found
+            });
+        }
+    }
+    assert!(compared > 100 || std::env::var_os("SHINGLE_SEED").is_some(), "only {compared} snapshots");
+}
+
+/// The end of a zone that a write failed in may need a checkpoint, which waits for the snapshot, which waits for that zone's end.
+#[test]
+fn failing_writes_and_snapshots_do_not_wait_for_each_other() {
+    for seed in seeds(12) {
+        Sim::new(seed).run(move |rt| async move {
+            let (device, _, zones) = format(&rt, &Geometry::hm_smr(Blocks(24), 80, 0, 8), 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            volume.resize(volume.size_max_bytes() / 3).await.unwrap();
+            device.set_latency(Duration::from_micros(200));
+            let trigger = Trigger::Rate(CommandKind::Write, 0.3);
+            // The judgement on a zone takes so long that the journal fills up with copies meanwhile.
+            let slow = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 0.5), fault: Fault::Slow };
+            let faults = Faults::new([FaultRule { trigger, fault: Fault::WriteError }, slow]);
+            device.set_faults(faults.sparing((0..zones.start).map(ZoneId)));
+            let over = Rc::new(Cell::new(false));
+            let writers = (0..3).map(|number| {
+                let (volume, over) = (volume.clone(), over.clone());
+                rt.spawn(async move {
+                    for round in (0..).take_while(|_| !over.get()) {
+                        match put(&volume, number * 40 + round % 7 * 5, 5, round as u8).await {
+                            Err(error) if error.kind == StoreErrorKind::NoSpace => {}
+                            written => written.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+                        }
+                    }
+                })
+            });
+            let mut writers: Vec<_> = writers.collect();
+            let (control, ended) = (volume.control(), over.clone());
+            writers.push(rt.spawn(async move {
+                let range = 0..120;
+                while !ended.get() {
+                    // A refusal does not stop it.
+                    drop(control.copy(std::slice::from_ref(&range), None).await);
+                    control.sleep(Duration::from_micros(100)).await;
+                }
+            }));
+            for round in 0..30 {
+                let changes = async {
+                    volume.take_snapshot("s").await?;
+                    volume.remove_snapshot("s").await
+                };
+                match select(pin!(changes), pin!(rt.sleep(Duration::from_secs(60)))).await {
+                    Either::Left((changed, _)) => changed.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+                    Either::Right(_) => panic!("seed {seed}: round {round} stands still"),
+                }
+            }
+            over.set(true);
+            for writer in writers {
+                writer.await.unwrap();
+            }
+            device.set_faults(Faults::default());
+            volume.close().await.unwrap();
+        });
+    }
+}

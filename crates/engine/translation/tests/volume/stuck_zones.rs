@@ -1,0 +1,68 @@
+//! TL-CLEAN-1: zones that could not be emptied, because reads failed, are tried again.
+
+use std::time::Duration;
+
+use shingle_base::{Blocks, ZoneId};
+use shingle_sim::{Random, Sim, seeds};
+use shingle_store_api::BlockStore;
+use shingle_zoned::{Geometry, ZonedDevice};
+
+use crate::common::{largest, put};
+
+#[test]
+fn zones_that_can_be_read_again_give_room_again() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let mut random = Random::new(seed);
+            let (device, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
+            let sectors = volume.size_bytes() / 4096;
+            for lba in 0..sectors {
+                put(&volume, lba, 1, 1).await.expect("it is filled");
+            }
+            let zones = volume.data_zones();
+            for zone in zones.start..zones.start + 20 {
+                device.medium().fail_reads(device.geometry().start_of(ZoneId(zone)), Blocks(64), None);
+            }
+            let mut refused = 0;
+            for _ in 0..2 * sectors {
+                refused += u64::from(put(&volume, random.below(sectors), 1, 2).await.is_err());
+            }
+            assert!(refused > 0, "seed {seed}: the room was never used up");
+            device.medium().heal();
+            rt.sleep(Duration::from_secs(60)).await;
+            for number in 0..sectors {
+                let written = put(&volume, random.below(sectors), 1, 3).await;
+                written.unwrap_or_else(|error| panic!("seed {seed}, write {number}: {error}"));
+            }
+            assert!(volume.control().zones().iter().all(|zone| !zone.stuck), "seed {seed}");
+            volume.close().await.expect("it closes");
+        });
+    }
+}
+
+/// Nobody waits for room: the drive is left alone for minutes at a time.
+#[test]
+fn zones_that_cannot_be_read_are_tried_seldom() {
+    Sim::new(1).run(|rt| async move {
+        let (device, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
+        let sectors = volume.size_bytes() / 4096;
+        for lba in 0..sectors {
+            put(&volume, lba, 1, 1).await.expect("it is filled");
+        }
+        let zones = volume.data_zones();
+        device.medium().fail_reads(
+            device.geometry().start_of(ZoneId(zones.start)),
+            Blocks(64 * u64::from(zones.end - zones.start)),
+            None,
+        );
+        let mut random = Random::new(1);
+        while put(&volume, random.below(sectors), 1, 2).await.is_ok() {}
+        rt.sleep(Duration::from_secs(1)).await;
+        let before = device.counts().reads.0;
+        rt.sleep(Duration::from_secs(590)).await;
+        assert_eq!(device.counts().reads.0, before, "nobody waits");
+        rt.sleep(Duration::from_secs(3600)).await;
+        let reads = device.counts().reads.0 - before;
+        assert!(reads > 0 && reads < 8 * 64 * u64::from(zones.end - zones.start), "{reads} reads in an hour");
+    });
+}
