@@ -78,7 +78,7 @@ impl File {
         }
     }
 
-    /// Appends `data`, and says at once whether it was taken. Whoever goes on without a look at [`pace`](Self::pace) fills the memory.
+    /// Appends `data`, and says at once whether it was taken. Callers that go on without a look at [`pace`](Self::pace) fill the memory.
     ///
     /// # Errors
     /// `NoSpace` if earlier bytes wait for room, or metadata have none; nothing was taken then. `Unavailable`, `ReadOnly`.

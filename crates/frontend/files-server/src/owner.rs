@@ -120,7 +120,7 @@ async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails
             break;
         }
     }
-    // Who comes now is to try again until the drive is free. (FS-END-2)
+    // New callers are to try again until the drive is free. (FS-END-2)
     drop(serves);
     local.finish().await;
     drop(local);

@@ -95,7 +95,7 @@ async fn holds(rt: &Runtime, image: &MemoryDevice, (log, acknowledged): (u64, u6
     assert!(found == contents(log, 0, acknowledged), "{what}: other bytes in log {log}");
 }
 
-/// ZF-LOG-1: the keeper ends the zone of logs for its garbage; a log that is written meanwhile loses nothing.
+/// ZF-LOG-1, ZF-LANE-2: the keeper ends the zone of logs for its garbage; a log that is written meanwhile loses nothing.
 #[test]
 fn a_log_keeps_its_commits_while_tables_wait_for_room() {
     for seed in seeds(40) {
