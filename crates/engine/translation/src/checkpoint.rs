@@ -45,7 +45,10 @@ impl Engine {
     }
 
     async fn write_parts(self: Rc<Self>) -> Result<(), Failure> {
+        self.checkpoint_waits.set(true);
+        self.wakes.landed.notify_waiters();
         let alone = self.whole.lock().await;
+        self.checkpoint_waits.set(false);
         // TL-CKPT-1: in this order.
         let (begun, table) = (self.log.begin_checkpoint(), table_of(&self.state.borrow()));
         let saved = self.state.borrow().saved.clone();

@@ -24,7 +24,7 @@ pub(crate) struct Wakes {
     pub(crate) control: Notify,
     /// A frontier has nothing to write.
     pub(crate) idle: Notify,
-    /// A write has ended, while others are held.
+    /// While writes are held: one has ended or failed, or a checkpoint waits.
     pub(crate) landed: Notify,
     /// Writes are held no more.
     pub(crate) released: Notify,
@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) state: RefCell<State>,
     /// Checkpoints, and changes of the volume as a whole: one at a time. (TL-SNAP-3)
     pub(crate) whole: Mutex<()>,
+    /// A checkpoint waits for its turn there.
+    pub(crate) checkpoint_waits: Cell<bool>,
     pub(crate) wakes: Wakes,
     /// When a caller last asked for something.
     pub(crate) last_call: Cell<Instant>,
@@ -66,8 +68,22 @@ impl Engine {
             let checkpoints = Joint::of(this.clone(), Self::write_checkpoint, || Err(Failure::gone()));
             let (keeper, state) = (Keeper::new(state.zones.keeper()), RefCell::new(state));
             let (wakes, whole, closing) = (Wakes::default(), Mutex::new(()), Cell::new(false));
-            let (rt, last_call) = (rt.clone(), Cell::new(rt.now()));
-            Self { rt, options, drive, sequence, log, checkpoints, state, whole, wakes, last_call, closing, keeper }
+            let (rt, last_call, checkpoint_waits) = (rt.clone(), Cell::new(rt.now()), Cell::new(false));
+            Self {
+                rt,
+                options,
+                drive,
+                sequence,
+                log,
+                checkpoints,
+                state,
+                whole,
+                checkpoint_waits,
+                wakes,
+                last_call,
+                closing,
+                keeper,
+            }
         })
     }
 
@@ -95,8 +111,6 @@ impl Engine {
     /// Waits until the journal takes entries.
     pub(crate) async fn journal_room(&self) -> Result<(), Failure> {
         while !self.log.has_journal_room() {
-            // A change that holds writes has to let the checkpoint go first.
-            self.wakes.landed.notify_waiters();
             self.checkpoint().await?;
             if !self.log.has_journal_room() {
                 return Err(Failure::new(

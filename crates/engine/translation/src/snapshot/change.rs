@@ -50,8 +50,8 @@ impl Engine {
         }
     }
 
-    /// Holds callers' writes, and waits until those have ended that are numbered. `None` if the journal has no room: a write that failed
-    /// may need some before it ends, and a checkpoint for that.
+    /// Holds callers' writes, and waits until those have ended that are numbered. `None` if a checkpoint has to go first: the end of a
+    /// write that failed may need room in the journal.
     async fn hold(&self) -> Result<Option<Held<'_>>, Failure> {
         self.state.borrow_mut().held = true;
         let held = Held(self);
@@ -60,11 +60,12 @@ impl Engine {
             {
                 let state = self.state.borrow();
                 state.running()?;
-                if !self.log.has_journal_room() {
-                    return Ok(None);
-                }
-                if of_writes().all(|stream| is_settled(&state.frontiers[usize::from(stream)])) {
+                let writers = || of_writes().map(|stream| &state.frontiers[usize::from(stream)]);
+                if writers().all(is_settled) {
                     return Ok(Some(held));
+                }
+                if self.checkpoint_waits.get() && writers().any(|frontier| frontier.own.failed) {
+                    return Ok(None);
                 }
             }
             landed.await;

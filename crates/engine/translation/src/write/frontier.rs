@@ -77,6 +77,7 @@ impl Writer for Engine {
         let own = &mut self.state.borrow_mut().frontiers[lane].own;
         own.flying.clear();
         own.failed = true;
+        self.wakes.landed.notify_waiters();
         draft.pairs.into_iter().flat_map(|pair| pair.pieces).collect()
     }
 

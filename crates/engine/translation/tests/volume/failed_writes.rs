@@ -78,7 +78,7 @@ fn a_write_that_failed_is_in_no_snapshot() {
 /// The end of a zone that a write failed in may need a checkpoint, which waits for the snapshot, which waits for that zone's end.
 #[test]
 fn failing_writes_and_snapshots_do_not_wait_for_each_other() {
-    for seed in seeds(12) {
+    for seed in seeds(100) {
         Sim::new(seed).run(move |rt| async move {
             let (device, _, zones) = format(&rt, &Geometry::hm_smr(Blocks(24), 80, 0, 8), 4096).await;
             let (volume, _) = open(&rt, &device).await.unwrap();
