@@ -6,7 +6,7 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{Asked, Unreadable, append, config, history, holds, open, work};
+use common::{Asked, Unreadable, config, history, holds, open, work};
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_record::{MetaLog, MetaLogError, Recovered, SequenceSource, dump};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
@@ -133,88 +133,6 @@ fn a_zone_that_is_lost_at_a_power_cut_never_rolls_the_log_back() {
     let (mut opened, mut refused) = (0, 0);
     for seed in seeds(25) {
         for (command, image, asked) in history(seed, Faults::default(), true) {
-            for zone in zones().filter(|&zone| image.zone(zone).written > Blocks(0)) {
-                let offline = image.snapshot();
-                offline.set_state(zone, ZoneState::Offline);
-                match reopen(&offline, Vec::new()) {
-                    Ok(found) => {
-                        holds(&found, &asked, &format!("seed {seed}, cut at command {command}, {zone} lost"));
-                        opened += 1;
-                    }
-                    Err(_) => refused += 1,
-                }
-            }
-        }
-    }
-    assert!(opened > 1000 && refused > 1000, "{opened} opened, {refused} refused");
-}
-
-/// Goes on where a power cut ended the log, with one entry. The drive then, unless the log did not open.
-fn gone_on(image: &MemoryDevice, asked: &mut Asked) -> Option<MemoryDevice> {
-    let (image, was) = (image.snapshot(), asked.clone());
-    let (after, now) = Sim::new(1).run(move |rt| async move {
-        let device = SimDevice::new(&rt, &image);
-        let Ok((log, recovered)) = open(&rt, &device).await else { return (None, was) };
-        let asked = Rc::new(RefCell::new(was));
-        let end = holds(&recovered, &asked.borrow(), "after a cut");
-        asked.borrow_mut().reopened(end);
-        append(&log, &asked).await.unwrap();
-        (Some(device.image()), asked.take())
-    });
-    *asked = now;
-    after
-}
-
-/// Power cuts at the first write of each zone, while a checkpoint of many zones is written behind so many entries.
-fn cuts_of_a_long_checkpoint(entries: u64) -> Vec<(u64, MemoryDevice, Asked)> {
-    let geometry = Geometry { active_zones_max: Some(8), ..Geometry::hm_smr(Blocks(16), 12, 0, 8) };
-    Sim::new(entries).run(move |rt| async move {
-        let device = SimDevice::new(&rt, &MemoryDevice::new(geometry));
-        let shared: Rc<dyn ZonedDevice> = Rc::new(device.clone());
-        let log = MetaLog::format(&rt, &shared, config(), SequenceSource::default()).await.unwrap();
-        let asked = Rc::new(RefCell::new(Asked::default()));
-        for _ in 0..entries {
-            if !log.has_journal_room() {
-                let covered = asked.borrow().acked;
-                let mut writer = log.begin_checkpoint().await.unwrap();
-                writer.part(format!("{covered} 0 ").into_bytes()).await.unwrap();
-                writer.finish().await.unwrap();
-                asked.borrow_mut().checkpoint = covered;
-            }
-            append(&log, &asked).await.unwrap();
-        }
-        let cuts = Rc::new(RefCell::new(Vec::new()));
-        let (taken, told) = (cuts.clone(), asked.clone());
-        device.on_command(move |command, device| {
-            let image = device.crash_image(command.number);
-            let begins = command.zone.is_some_and(|zone| image.zone(zone).written == Blocks(0));
-            if command.kind == CommandKind::Write && begins {
-                taken.borrow_mut().push((command.number, image, told.borrow().clone()));
-            }
-        });
-        let mut writer = log.begin_checkpoint().await.unwrap();
-        for number in 0..30 {
-            // Fails once there are no more zones.
-            if writer.part(format!("{entries} {number} {}", "x".repeat(8000)).into_bytes()).await.is_err() {
-                break;
-            }
-        }
-        device.on_command(|_, _| {});
-        cuts.take()
-    })
-}
-
-/// RC-LOG-9: the log goes on in the zone that the last link names, also if that was full of parts of a checkpoint that never ended.
-#[test]
-fn a_zone_that_is_lost_after_the_log_went_on_never_rolls_it_back() {
-    let (mut opened, mut refused) = (0, 0);
-    let long =
-        (0..120).flat_map(|entries| cuts_of_a_long_checkpoint(entries).into_iter().map(move |cut| (entries, cut)));
-    let short =
-        seeds(25).flat_map(|seed| history(seed, Faults::default(), true).into_iter().map(move |cut| (seed, cut)));
-    for (seed, (command, image, mut asked)) in long.chain(short) {
-        {
-            let Some(image) = gone_on(&image, &mut asked) else { continue };
             for zone in zones().filter(|&zone| image.zone(zone).written > Blocks(0)) {
                 let offline = image.snapshot();
                 offline.set_state(zone, ZoneState::Offline);

@@ -1,6 +1,6 @@
 //! Blocks that copies of deferred bytes may take: clones share bytes that are in zones, and copy those that are not. (BLU-ROOM-1)
 //!
-//! Where many bytes are deferred already, copies are written to zones, each extent to blocks of its own.
+//! If many bytes are deferred already, copies are written to zones, each extent to blocks of its own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
