@@ -22,7 +22,7 @@ pub fn config() -> MetaLogConfig {
 pub fn medium(random: &mut Random) -> MemoryDevice {
     let blocks = 16 + random.below(32);
     // A zone that is left is finished if few may be active: it is full then, whatever was written to it.
-    let active_zones_max = (blocks % 2 == 0).then_some(8);
+    let active_zones_max = blocks.is_multiple_of(2).then_some(8);
     let geometry = Geometry { active_zones_max, ..Geometry::hm_smr(Blocks(blocks), 12, 0, 8) };
     MemoryDevice::new(Geometry { volatile_cache: random.chance(0.5), ..geometry })
 }
