@@ -1,5 +1,6 @@
 //! A policy at work: its generator is asked for a command, the command is done, and it gets the answer.
 
+use futures_util::FutureExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use shingle_runtime::Runtime;
@@ -48,6 +49,12 @@ pub(crate) fn generator(py: Python<'_>, policy: &Py<PyAny>) -> PyResult<Py<PyAny
     policy.call0(py)
 }
 
+/// The answer to a command. `None` if the close of the volume broke it off, which is no error of the policy: it ends.
+async fn unless_closing(control: &Control, wanted: Wanted) -> Option<StoreResult<Answer>> {
+    let done = wanted.run(control).await;
+    if done.is_err() && control.closing().now_or_never().is_some() { None } else { Some(done) }
+}
+
 /// Runs a policy on the volume's own thread, for simulations: the same run each time.
 ///
 /// # Errors
@@ -57,7 +64,8 @@ pub(crate) async fn run_here(control: Control, generator: Py<PyAny>) -> PyResult
     loop {
         let next = Python::attach(|py| step(py, &generator, answer.take()))?;
         let Step::Command(wanted) = next else { return Ok(()) };
-        answer = Some(wanted.run(&control).await);
+        let Some(done) = unless_closing(&control, wanted).await else { return Ok(()) };
+        answer = Some(done);
         commands = if control.now() == since { commands + 1 } else { 0 };
         since = control.now();
         if commands == COMMANDS_MAX {
@@ -83,8 +91,9 @@ pub(crate) async fn run_beside(rt: Runtime, control: Control, generator: Py<PyAn
     loop {
         let next = futures_util::future::select(Box::pin(asked.recv()), Box::pin(control.closing())).await;
         let futures_util::future::Either::Left((Some((wanted, reply)), _)) = next else { return };
+        let Some(done) = unless_closing(&control, wanted).await else { return };
         // A policy that is gone hears nothing.
-        let _ = reply.send(wanted.run(&control).await);
+        let _ = reply.send(done);
     }
 }
 
