@@ -65,8 +65,6 @@ pub(crate) struct Tails {
     /// Highest number of a file that this process, or the one before it, made; the highest of all numbers while one is being made.
     newest: File,
     made: Mutex<Made>,
-    /// Tails that this process made.
-    count: AtomicU64,
 }
 
 #[derive(Default)]
@@ -164,7 +162,7 @@ impl Tails {
             .truncate(false)
             .mode(0o600)
             .open(directory.join("newest"))?;
-        Ok(Self { directory, newest, made: Mutex::default(), count: AtomicU64::new(0) })
+        Ok(Self { directory, newest, made: Mutex::default() })
     }
 
     /// Tails of the store that other users have, as far as this one may look: all, if it is root.
@@ -178,7 +176,7 @@ impl Tails {
         let found = others.filter_map(|user| {
             let directory = user.path().join(store.to_string());
             let newest = File::open(directory.join("newest")).ok()?;
-            Some(Self { directory, newest, made: Mutex::default(), count: AtomicU64::new(0) })
+            Some(Self { directory, newest, made: Mutex::default() })
         });
         found.collect()
     }
@@ -215,9 +213,10 @@ impl Tails {
 
     /// A new tail for a log.
     pub(crate) fn tail(&self, serial: u64, path: &str) -> io::Result<Tail> {
-        // The last bytes of another writer of the log may be on their way.
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let name = self.directory.join(format!("{serial:016x}-{number}"));
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // No other tail has its name, whichever process made it: writers of an earlier owner may live on, and remove theirs at any time.
+        let (process, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = self.directory.join(format!("{serial:016x}-{process}-{number}"));
         let mut tail = Tail { name, log: path.to_owned(), halves: Vec::new(), current: 0, gap: 0 };
         tail.grow()?;
         Ok(tail)
@@ -324,6 +323,13 @@ mod tests {
         fn tails(&self) -> Tails {
             Tails::below(&self.0, StoreId(7)).unwrap()
         }
+
+        fn only_half(&self) -> PathBuf {
+            let entries = fs::read_dir(&self.tails().directory).unwrap().flatten();
+            let halves: Vec<_> = entries.filter(|entry| entry.file_name() != "newest").collect();
+            assert_eq!(halves.len(), 1);
+            halves[0].path()
+        }
     }
 
     impl Drop for Folder {
@@ -391,8 +397,7 @@ mod tests {
         for piece in 0..5 {
             assert!(tail.keep(0, piece * 10, &log(50)[piece as usize * 10..][..10]));
         }
-        let path = folder.tails().directory.join(format!("{:016x}-0a", 1));
-        let bytes = fs::read(path).unwrap();
+        let bytes = fs::read(folder.only_half()).unwrap();
         let (head, record) = (20 + 4, 20 + 10);
         for end in 0..head + 6 * record {
             let found = parse(&bytes[..end]).unwrap().map(|(_, records)| records.len());
@@ -443,6 +448,18 @@ mod tests {
         keeping.end(7);
         drop(keeping);
         assert_eq!(folder.tails().left().unwrap()[0].missing(7), b"missing");
+    }
+
+    /// FS-TAIL-1: a writer of an owner that has ended goes when it likes, also behind the next owner's.
+    #[test]
+    fn a_tail_that_goes_takes_no_other_with_it() {
+        let folder = Folder::new("other");
+        let old = folder.tails().tail(9, "/log").unwrap();
+        folder.tails().forget().unwrap();
+        let mut new = folder.tails().tail(9, "/log").unwrap();
+        assert!(new.keep(0, 0, b"flushed"));
+        drop(old);
+        assert_eq!(folder.tails().left().unwrap()[0].missing(0), b"flushed");
     }
 
     #[test]
