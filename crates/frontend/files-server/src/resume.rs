@@ -14,13 +14,20 @@ use crate::tail::{Left, SHARED_MEMORY, Tails};
 /// `Unavailable` if another user's process left what is missing; `NoSpace` if there is no room for it.
 pub async fn resume_logs(files: &ZoneFiles) -> FilesResult<()> {
     match resumed(files).await? {
+        Ok(tails) if tails.carries() => return Err(no_room()),
         Ok(tails) => tails.end(),
         Err(error) => tracing::debug!(%error, "there is no memory for ends of logs"),
     }
     Ok(())
 }
 
-/// As [`resume_logs`]. The tails are the caller's from now on, if there is memory for them.
+fn no_room() -> FilesError {
+    let text = "ends of logs, which a process that ended left in memory, have no room; `shingle files rm` makes some";
+    FilesError::new(FilesErrorKind::NoSpace, text)
+}
+
+/// As [`resume_logs`]. The tails are the caller's from now on, if there is memory for them. Ends of logs that have no room can be read, and are
+/// written once there is some; their tails stay until then. (FS-TAIL-1)
 pub(crate) async fn resumed(files: &ZoneFiles) -> FilesResult<std::io::Result<Tails>> {
     let memory = Path::new(SHARED_MEMORY);
     refuse_others(files, &Tails::of_others(memory, files.store()))?;
@@ -70,7 +77,9 @@ async fn append_missing(files: &ZoneFiles, tails: &Tails) -> FilesResult<()> {
         }
     } else {
         for log in left {
-            append_to(files, &log).await?;
+            if !append_to(files, &log).await? {
+                tails.carry(&log);
+            }
         }
     }
     tails.forget().map_err(|error| failed(tails, &error))?;
@@ -88,17 +97,19 @@ fn missing(files: &ZoneFiles, log: &Left) -> FilesResult<Option<Vec<u8>>> {
     Ok(found.map(|found| log.missing(found.size)).filter(|missing| !missing.is_empty()))
 }
 
-async fn append_to(files: &ZoneFiles, log: &Left) -> FilesResult<()> {
-    let Some(missing) = missing(files, log)? else { return Ok(()) };
+/// False if what was appended has no room yet.
+async fn append_to(files: &ZoneFiles, log: &Left) -> FilesResult<bool> {
+    let Some(missing) = missing(files, log)? else { return Ok(true) };
     tracing::info!(path = log.path, bytes = missing.len(), "the end of a log was in shared memory");
     let file = files.open_file(&log.path)?;
     file.append(vec![Bytes::from(missing)]).await?;
-    let synced = file.sync().await;
-    synced.map_err(|error| {
-        let path = shingle_base::printable(log.path.as_bytes());
-        let text = format!("the end of log `{path}`, which a killed process left in memory, cannot be written: {error}; `shingle files rm` makes room");
-        FilesError::new(error.kind, text)
-    })
+    match file.sync().await {
+        Err(error) if error.kind == FilesErrorKind::NoSpace => {
+            tracing::warn!(path = log.path, "the end of the log has no room: make some with `shingle files rm`");
+            Ok(false)
+        }
+        synced => synced.map(|()| true),
+    }
 }
 
 /// Highest number of a file.

@@ -17,7 +17,7 @@ use std::io::{self, Error, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shingle_base::StoreId;
 
@@ -65,6 +65,8 @@ pub(crate) struct Tails {
     /// Highest number of a file that this process, or the one before it, made; the highest of all numbers while one is being made.
     newest: File,
     made: Mutex<Made>,
+    /// Files of tails whose bytes the files have, and could not write yet.
+    carried: Mutex<Vec<PathBuf>>,
 }
 
 #[derive(Default)]
@@ -122,6 +124,8 @@ pub(crate) struct Left {
     pub(crate) path: String,
     /// Offset in the log, and bytes, in the order of offsets.
     pub(crate) records: Vec<(u64, Vec<u8>)>,
+    /// Files that have them.
+    files: Vec<PathBuf>,
 }
 
 impl Left {
@@ -162,7 +166,7 @@ impl Tails {
             .truncate(false)
             .mode(0o600)
             .open(directory.join("newest"))?;
-        Ok(Self { directory, newest, made: Mutex::default() })
+        Ok(Self { directory, newest, made: Mutex::default(), carried: Mutex::default() })
     }
 
     /// Tails of the store that other users have, as far as this one may look: all, if it is root.
@@ -176,7 +180,7 @@ impl Tails {
         let found = others.filter_map(|user| {
             let directory = user.path().join(store.to_string());
             let newest = File::open(directory.join("newest")).ok()?;
-            Some(Self { directory, newest, made: Mutex::default() })
+            Some(Self { directory, newest, made: Mutex::default(), carried: Mutex::default() })
         });
         found.collect()
     }
@@ -233,10 +237,13 @@ impl Tails {
             let Some(serial) = serial.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { continue };
             let mut bytes = Vec::new();
             File::open(&path)?.take(HALF_BYTES_MAX).read_to_end(&mut bytes)?;
-            let Some((path, records)) = parse(&bytes)? else { continue };
-            match all.last_mut().filter(|last| last.serial == serial && last.path == path) {
-                Some(last) => last.records.extend(records),
-                None => all.push(Left { serial, path, records }),
+            let Some((log, records)) = parse(&bytes)? else { continue };
+            match all.last_mut().filter(|last| last.serial == serial && last.path == log) {
+                Some(last) => {
+                    last.records.extend(records);
+                    last.files.push(path);
+                }
+                None => all.push(Left { serial, path: log, records, files: vec![path] }),
             }
         }
         for left in &mut all {
@@ -245,19 +252,36 @@ impl Tails {
         Ok(all)
     }
 
-    /// The drive was closed in order: nothing of it stays in memory but ends of logs that could not be written.
+    /// The files have what a log lacks, and could not write it yet: its tail stays until they are closed in order.
+    pub(crate) fn carry(&self, left: &Left) {
+        self.carried().extend(left.files.iter().cloned());
+    }
+
+    pub(crate) fn carries(&self) -> bool {
+        !self.carried().is_empty()
+    }
+
+    fn carried(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The drive was closed in order: nothing of it stays in memory but ends of logs that it never had.
     pub(crate) fn end(&self) {
+        for file in self.carried().drain(..) {
+            let _ = fs::remove_file(file);
+        }
         if self.left().is_ok_and(|left| left.is_empty()) {
             let _ = fs::remove_file(self.directory.join("newest"));
             let _ = fs::remove_dir(&self.directory);
         }
     }
 
-    /// Forgets all tails of processes that have ended.
+    /// Forgets all tails of processes that have ended, but for those that are carried on.
     pub(crate) fn forget(&self) -> io::Result<()> {
+        let carried = self.carried();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            if entry.file_name() != "newest" {
+            if entry.file_name() != "newest" && !carried.contains(&entry.path()) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -473,7 +497,7 @@ mod tests {
     #[test]
     fn a_gap_ends_what_is_missing() {
         let records = vec![(10, vec![1; 10]), (20, vec![2; 5]), (30, vec![3; 5])];
-        let left = Left { serial: 1, path: String::new(), records };
+        let left = Left { serial: 1, path: String::new(), records, files: Vec::new() };
         assert_eq!(left.missing(9), b"");
         assert_eq!(left.missing(12), [vec![1; 8], vec![2; 5]].concat());
         assert_eq!(left.missing(25), b"");
