@@ -29,6 +29,7 @@ mod files;
 mod frame;
 mod fresh;
 mod half;
+mod left;
 mod link;
 mod local;
 mod open;

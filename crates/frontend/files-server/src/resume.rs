@@ -5,7 +5,8 @@ use std::path::Path;
 use bytes::Bytes;
 use shingle_zone_files::{FilesError, FilesErrorKind, FilesResult, ZoneFiles};
 
-use crate::tail::{Left, SHARED_MEMORY, Tails};
+use crate::left::Left;
+use crate::tail::{SHARED_MEMORY, Tails};
 
 /// Brings the logs of files that were just opened up to what was flushed when their last owner was killed: for those who change files
 /// without this crate. (FS-TAIL-3)

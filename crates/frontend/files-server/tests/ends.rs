@@ -54,7 +54,7 @@ fn commits_that_had_no_room_are_there_once_there_is_some() {
     drop((log, table));
     // Nothing is written any more, and the drive is closed in order.
     drop(files);
-    // Whoever looks at it while it is full sees all.
+    // Readers of a full drive see all.
     let files = drive.open();
     assert!(contents(&files, "/000001.log").starts_with(&acknowledged), "the end cannot be read on a full drive");
     drop(files);
