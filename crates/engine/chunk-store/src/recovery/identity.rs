@@ -12,7 +12,7 @@ use crate::format::{ENGINE, Superblock, VERSION, zone_table_bytes};
 use crate::index::ZONE_BLOCKS_MAX;
 
 /// The kind that heads of metazones carry.
-const META_ZONE_KIND: u16 = 0x0001;
+pub(super) const META_ZONE_KIND: u16 = 0x0001;
 
 const NAME: EngineName = EngineName {
     engine: ENGINE,

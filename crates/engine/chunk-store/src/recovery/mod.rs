@@ -48,6 +48,7 @@ mod found;
 mod identity;
 mod report;
 mod scan;
+mod vacant;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,7 +57,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{
-    MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockError, SuperblockPlace, read_superblock,
+    MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockPlace,
 };
 use shingle_runtime::{Runtime, Work};
 use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
@@ -108,43 +109,7 @@ impl ChunkStore {
         let layout = Self::layout_of(&geometry, options)?;
         let metazones = layout.metazones.len() as u32;
         if !options.force {
-            match read_superblock(&dev, layout.superzone).await {
-                Ok(found) => {
-                    let text = format!(
-                        "the drive already holds store {}; to lose it, force the format (`shingle chunk format --force`)",
-                        found.store
-                    );
-                    return Err(Error::new(ErrorKind::Format, text));
-                }
-                Err(SuperblockError::NewerVersion(_)) => {
-                    let text = "the drive holds a store of a newer version; to lose it, force the format (`shingle chunk format --force`)";
-                    return Err(Error::new(ErrorKind::Format, text));
-                }
-                Err(SuperblockError::NotFormatted) => {}
-                Err(error @ SuperblockError::Device(_)) => {
-                    let text = format!(
-                        "{error}: the drive may hold a store; to lose it, force the format (`shingle chunk format --force`)"
-                    );
-                    return Err(Error::new(ErrorKind::Device, text).caused_by(error));
-                }
-                Err(error) => {
-                    let text = format!(
-                        "the drive holds a store, but {error}; to lose it, force the format (`shingle chunk format --force`)"
-                    );
-                    return Err(Error::new(ErrorKind::Format, text).caused_by(error));
-                }
-            }
-            // A format that was cut short, in contrast, has written to metazones alone.
-            let used =
-                data_zones(&dev, &layout).await?.into_iter().flatten().filter(|zone| zone.written > Blocks::ZERO);
-            let used = used.count();
-            if used > 0 {
-                let text = format!(
-                    "the drive holds no store, but {used} of its zones hold data; if nobody needs it, force the format \
-                     (`shingle chunk format --force`)"
-                );
-                return Err(Error::new(ErrorKind::Format, text));
-            }
+            vacant::check_vacant(&dev, &layout).await?;
         }
         give_up_open_zones(&dev, &layout).await?;
         let store = options.store.unwrap_or_else(|| StoreId(rt.random()));

@@ -141,6 +141,29 @@ fn a_drive_whose_superblock_cannot_be_read_is_not_formatted_over() {
     }
 }
 
+/// CS-FMT-1: whatever the zone is for.
+#[test]
+fn a_drive_with_data_in_any_zone_is_not_formatted() {
+    let shape = Geometry::hm_smr(Blocks(64), 40, 2, 16);
+    let places = (2..40).map(|zone| vec![(zone, 20)]).chain([vec![(2, 1)], vec![(3, 1), (4, 1)], vec![(2, 1), (5, 1)]]);
+    for places in places {
+        let medium = MemoryDevice::new(shape.clone());
+        Sim::new(1).run(move |rt| async move {
+            let device: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &medium));
+            for &(zone, blocks) in &places {
+                let bytes = vec![7; blocks * 4096];
+                device.write(device.geometry().start_of(ZoneId(zone)), vec![bytes.into()]).await.unwrap();
+            }
+            let error = ChunkStore::format(&rt, device.clone(), &FormatOptions::default()).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Format, "{places:?}: {error}");
+            assert!(error.message.contains("hold data"), "{places:?}: {error}");
+            let written = device.report(ZoneId(places[0].0), 1).await.unwrap()[0].written;
+            assert_eq!(written, Blocks(places[0].1 as u64), "{places:?}");
+            ChunkStore::format(&rt, device, &FormatOptions { force: true, ..Default::default() }).await.unwrap();
+        });
+    }
+}
+
 #[test]
 fn a_log_that_cannot_be_written_stops_the_store_and_nothing_spins() {
     let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
