@@ -39,7 +39,8 @@ def stored(tmp_path):
         ok("chunk", "create", path, chunk)
         (tmp_path / "bytes").write_bytes(os.urandom(MIB))
         ok("chunk", "append", path, chunk, tmp_path / "bytes")
-    ok("chunk", "delete", path, "2")
+    refused("chunk", "rm", path, "2", says=["will be lost", "--yes"])
+    ok("chunk", "delete", path, "2", "--yes")
     return path
 
 
@@ -201,7 +202,7 @@ def test_open_and_close_ask_before_they_meddle_with_a_store(stored):
     store = re.search(r"^store\s+(\S+)", ok("chunk", "stat", stored), re.M)[1]
     before = rows(stored)
     for verb in ("open", "close"):
-        said = refused("drive", verb, stored, "30", says=[store, "behind its back", "--yes"], status=1)
+        said = refused("drive", verb, stored, "30", says=[store, "may lose data", "--yes"], status=1)
         assert "Nothing was done" in said
         status, said = on_a_terminal("drive", verb, stored, "30", answer="no")
         assert status == 1 and "nothing was done" in said

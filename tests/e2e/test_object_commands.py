@@ -193,7 +193,7 @@ def test_bytes_go_to_a_terminal_only_by_force(tmp_path):
     assert on_a_terminal("chunk", "get", drive, "2a", "--force")[1] == "\x1b[31mred"
     # The names that these verbs had go on.
     assert ok("chunk", "read", drive, "2a") == "\x1b[31mred"
-    ok("chunk", "delete", drive, "2a")
+    ok("chunk", "delete", drive, "2a", "--yes")
 
 
 def test_the_operating_system_speaks_in_words(tmp_path):

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::future::Future;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{self, Progress, counted};
+use crate::transfer::Output;
 
 /// Bytes that one append takes at most.
 const PIECE: usize = 1 << 20;
@@ -34,9 +35,9 @@ pub(crate) enum Chunk {
     Get(Get),
     /// Seal a chunk: it takes no more appends, and its present size is final, also where a part of it cannot be read now.
     Seal(One),
-    /// Delete a chunk.
+    /// Delete a chunk. Asks first.
     #[command(alias = "delete")]
-    Rm(One),
+    Rm(Rm),
     /// List all chunks.
     Ls(Store),
     /// Show a chunk, or the store.
@@ -85,6 +86,15 @@ pub(crate) struct One {
     /// The chunk: up to 48 hexadecimal digits.
     #[arg(value_name = "CHUNK")]
     chunk: ChunkId,
+}
+
+#[derive(Args)]
+pub(crate) struct Rm {
+    #[command(flatten)]
+    one: One,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Args)]
@@ -201,7 +211,7 @@ impl Chunk {
                 say!("{}", store.seal(one.chunk).await?);
                 Ok(())
             }),
-            Self::Rm(one) => with_store(one.drive, |store| async move { Ok(store.delete(one.chunk).await?) }),
+            Self::Rm(rm) => rm.run(),
             Self::Ls(store) => store.list(),
             Self::Stat(stat) => stat.run(),
             Self::Gc(gc) => gc.run(),
@@ -239,7 +249,7 @@ impl AcceptLoss {
             say!("nothing to give up: all that the drive holds could be read");
             return Ok(());
         }
-        let what = "What cannot be read is given up for good: chunks end, or have holes, where it was. All else stays.";
+        let what = "These places are given up for good: chunks end, or have holes, there. All else stays.";
         confirm(self.yes, what)?;
         let options = Options { accept_loss: seen.unread, ..Options::default() };
         with_store_as(self.drive, options, |_, report| async move {
@@ -283,30 +293,24 @@ impl Append {
 
 impl Get {
     fn run(self) -> Outcome {
-        let mut out: Box<dyn Write> = match &self.file {
-            Some(path) => Box::new(std::fs::File::create(path).map_err(|error| named(path, &error))?),
-            None => {
-                output::may_take_bytes(self.force)?;
-                Box::new(std::io::stdout().lock())
-            }
-        };
-        let file = self.file;
-        let told = |result: std::io::Result<()>| match &file {
-            Some(path) => result.map_err(|error| named(path, &error)),
-            None => output::written(result),
-        };
         with_store(self.one.drive, |store| async move {
             let id = self.one.chunk;
             let size = store.stat(id)?.size;
             let end = self.length.map_or(size, |length| self.offset.saturating_add(length));
-            let mut at = self.offset;
-            while at < end {
-                let length = (end - at).min(4 * PIECE as u64);
-                let bytes = store.read(id, at, length).await?;
-                told(out.write_all(&bytes))?;
-                at += length;
-            }
-            told(out.flush())
+            // Only now: a wrong name costs no file.
+            let output = Output::begin(self.file, &id.to_string(), self.force)?;
+            output.copy((self.offset, end), async |at, length| store.read(id, at, length).await).await
+        })
+    }
+}
+
+impl Rm {
+    fn run(self) -> Outcome {
+        with_store(self.one.drive, |store| async move {
+            let id = self.one.chunk;
+            let what = format!("chunk {id}: {} will be lost, with any objects that lie there", ByteSize(store.stat(id)?.size));
+            confirm(self.yes, &what)?;
+            Ok(store.delete(id).await?)
         })
     }
 }

@@ -101,19 +101,6 @@ pub(crate) fn size(bytes: u64) -> String {
     if bytes < 1024 { shown.to_string() } else { format!("{shown} ({bytes} bytes)") }
 }
 
-/// Refuses to print the bytes of an object on a terminal, which takes some of them for commands.
-///
-/// # Errors
-/// Standard output is a terminal, and `force` was not given.
-pub(crate) fn may_take_bytes(force: bool) -> Outcome {
-    if force || !std::io::stdout().is_terminal() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "these bytes may be anything, and a terminal takes some for commands: name a file, or add --force",
-    ))
-}
-
 /// A line to standard output, through [`say!`]. Output that cannot be written ends the command.
 pub(crate) fn line(words: fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
@@ -166,6 +153,37 @@ pub(crate) fn colours() -> bool {
 pub(crate) fn print(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Objects of a listing, printed as they come, for there may be many. Nothing is printed before the first: a listing that fails at once leaves
+/// no half of a JSON document.
+pub(crate) struct Objects {
+    json: bool,
+    any: bool,
+}
+
+impl Objects {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, any: false }
+    }
+
+    /// Prints one, as JSON or as text.
+    pub(crate) fn row(&mut self, json: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) {
+        let first = !std::mem::replace(&mut self.any, true);
+        match (self.json, first) {
+            (true, true) => say!("{{\"objects\": [\n{}", json()),
+            (true, false) => say!(",{}", json()),
+            (false, _) => say!("{}", text()),
+        }
+    }
+
+    pub(crate) fn end(self) {
+        match (self.json, self.any) {
+            (true, true) => say!("]}}"),
+            (true, false) => say!("{{\"objects\": []}}"),
+            (false, _) => {}
+        }
+    }
 }
 
 /// Rows of a table, the first of them its head, each column as wide as it needs; those of `figures` to the right.

@@ -10,7 +10,7 @@ use super::place::{ArrayArgs, Missing, look, with_array};
 use super::serving::Serving;
 use super::words::{counted, shown, zone_sets};
 use crate::failure::{Failure, Outcome, status};
-use crate::output::size;
+use crate::output::{Objects, size};
 
 /// Objects of a page.
 const PAGE: usize = 1000;
@@ -69,36 +69,14 @@ fn object_json(object: &Object) -> Value {
     json!({ "name": String::from_utf8_lossy(&object.name), "size_bytes": object.size, "version": object.version.0 })
 }
 
-/// The rows of a listing, printed as they come: there may be many.
-struct Rows {
-    json: bool,
-    any: bool,
-}
-
-impl Rows {
-    fn row(&mut self, object: &Object) {
-        let first = !std::mem::replace(&mut self.any, true);
-        match (self.json, first) {
-            (true, true) => say!("{{\"objects\": [\n{}", object_json(object)),
-            (true, false) => say!(",{}", object_json(object)),
-            (false, _) => say!("{:>15}  {}", object.size, shown(&object.name)),
-        }
-    }
-
-    fn end(&self) {
-        match (self.json, self.any) {
-            (true, true) => say!("]}}"),
-            (true, false) => say!("{{\"objects\": []}}"),
-            (false, _) => {}
-        }
-    }
-}
-
 impl Ls {
     pub(crate) fn run(self) -> Outcome {
-        let mut rows = Rows { json: self.json, any: false };
+        let mut rows = Objects::new(self.json);
+        let mut row = |object: &Object| {
+            rows.row(|| object_json(object), || format!("{:>15}  {}", object.size, shown(&object.name)));
+        };
         let ask = |running: Running, drives| {
-            Ok(running.array_objects(drives, &self.prefix, |object| rows.row(object))?.then_some(()))
+            Ok(running.array_objects(drives, &self.prefix, &mut row)?.then_some(()))
         };
         if self.serving.asked(&self.place, ask)?.is_none() {
             let listed = with_array(&self.place, Missing::Read, false, |opened| async {
@@ -106,7 +84,7 @@ impl Ls {
                 let mut after: Option<bytes::Bytes> = None;
                 loop {
                     let page = opened.store.list(self.prefix.as_bytes(), after.as_deref(), PAGE)?;
-                    page.iter().for_each(|object| rows.row(object));
+                    page.iter().for_each(&mut row);
                     let Some(last) = page.last() else { return Ok(()) };
                     after = Some(last.name.clone());
                 }

@@ -12,7 +12,7 @@ use shingle_store_api::{ListRequest, ObjectStore, StoreErrorKind};
 use super::opened::{examined, named, no_bucket, with_buckets};
 use super::target::Target;
 use crate::failure::{Failure, Outcome};
-use crate::output::{counted, size};
+use crate::output::{Objects, counted, size};
 
 /// Objects, or keys, of one call.
 const PAGE: usize = 1000;
@@ -73,10 +73,7 @@ impl Ls {
     }
 
     async fn objects(&self, client: &BlueClient, of: &Target) -> Outcome {
-        if self.json {
-            say!("{{\"objects\": [");
-        }
-        let (mut after, mut comma) = (None, "");
+        let (mut after, mut rows) = (None, Objects::new(self.json));
         loop {
             let request = ListRequest { prefix: of.key.clone(), delimiter: None, after, limit: PAGE };
             let page = client.list(&of.bucket, request).await.map_err(|error| match error.kind {
@@ -84,24 +81,21 @@ impl Ls {
                 _ => error.into(),
             })?;
             for object in page.objects {
-                if self.json {
-                    let row = json!({ "bucket": of.bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag,
-                                      "modified_unix_ns": object.modified_unix_ns });
-                    say!("{comma}{row}");
-                    comma = ",";
-                } else {
-                    let (bucket, key) = (printable(of.bucket.as_bytes()), printable(object.key.as_bytes()));
-                    say!("{:>14}  {bucket}/{key}", object.size);
-                }
+                let name = || format!("{}/{}", printable(of.bucket.as_bytes()), printable(object.key.as_bytes()));
+                rows.row(
+                    || {
+                        json!({ "bucket": of.bucket, "key": object.key, "size_bytes": object.size, "etag": object.etag,
+                                "modified_unix_ns": object.modified_unix_ns })
+                    },
+                    || format!("{:>14}  {}", object.size, name()),
+                );
             }
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        if self.json {
-            say!("]}}");
-        }
+        rows.end();
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Format {
     /// The drive: a zoned block device, the file of an emulated one, or a name such as serial:ZL2XXXXX.
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
-    /// Zones for metadata [default: a fiftieth of the drive's, and at least 20].
+    /// Zones for metadata [default: a fiftieth of the drive's, and at least 21].
     #[arg(long, value_name = "COUNT")]
     metazones: Option<u32>,
     /// Writes of fewer bytes go to the metadata first [default: 65536 on a disk, 16384 on an SSD].

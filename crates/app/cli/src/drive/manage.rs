@@ -93,7 +93,7 @@ fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&Content>) -> Option<S
         (ZoneOp::Close, _) => format!("a close of {many}: nothing is lost."),
     };
     if let Some(store) = store {
-        let _ = write!(what, "\nOn this drive there is: {store}. This goes behind its back.");
+        let _ = write!(what, "\nOn this drive there is: {store}. It does not expect this, and may lose data.");
     }
     Some(what)
 }

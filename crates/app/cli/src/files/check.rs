@@ -8,7 +8,7 @@ use shingle_base::ByteSize;
 use shingle_zone_files::RecoveryReport;
 
 use super::look::report_json;
-use super::opened::{examined, named};
+use super::opened::{examined, named, unknown};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::counted;
 
@@ -26,7 +26,7 @@ impl Check {
     pub(crate) fn run(self) -> Outcome {
         let checked = shingle_runtime::real::run(|rt| async move {
             let (files, report) = examined(&self.drive, &rt, true).await?;
-            let found = files.check().await.map_err(|error| named(&self.drive, &error))?;
+            let found = files.check().await.map_err(|error| named(&self.drive, &error).not_run())?;
             let bytes: u64 = files.walk().iter().map(|(_, info)| info.size).sum();
             Ok::<_, Failure>((files.store().to_string(), files.stats().files, bytes, report, found))
         });
@@ -53,11 +53,4 @@ impl Check {
         }
         if clean { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
     }
-}
-
-fn unknown(report: &RecoveryReport) -> impl Iterator<Item = String> {
-    report.unknown.iter().map(|(zone, blocks)| {
-        let (from, to) = (blocks.start, blocks.end.saturating_sub(1));
-        format!("{zone}: blocks {from} to {to} of the logs: what they held is not known")
-    })
 }

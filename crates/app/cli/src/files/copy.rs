@@ -11,7 +11,7 @@ use shingle_files_server::resume_logs;
 use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, ZoneFiles};
 
 use super::look::walk;
-use super::opened::{about, examined, named, opened};
+use super::opened::{about, examined, named, opened, told_of_loss};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{Progress, counted};
 
@@ -48,7 +48,7 @@ fn of_host(path: &Path, error: &std::io::Error) -> Failure {
 impl Backup {
     pub(crate) fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let (files, _) = examined(&self.drive, &rt, self.accept_loss).await?;
+            let (files, report) = examined(&self.drive, &rt, self.accept_loss).await?;
             fs::create_dir_all(&self.to).map_err(|error| of_host(&self.to, &error))?;
             if fs::read_dir(&self.to).map_err(|error| of_host(&self.to, &error))?.next().is_some() {
                 return Err(Failure::new(format!("{}: the directory is not empty", self.to.display())));
@@ -56,7 +56,8 @@ impl Backup {
             let mut all = Vec::new();
             walk(&files, "", true, &mut all)?;
             let total: u64 = all.iter().filter_map(|(_, info)| info.as_ref()).map(|info| info.size).sum();
-            let (mut progress, mut done, mut copied, mut left_out) = (Progress::new(), 0, 0u64, 0u64);
+            let (mut progress, mut done) = (Progress::new(), 0);
+            let (mut copied, mut copied_bytes, mut left_out) = (0u64, 0, 0u64);
             for (path, info) in all {
                 let target = self.to.join(&path);
                 // A name on a drive may be anything; nothing is written outside of the directory.
@@ -68,7 +69,10 @@ impl Backup {
                     continue;
                 };
                 match copy_out(&files, &path, &target).await {
-                    Ok(()) => copied += 1,
+                    Ok(()) => {
+                        copied += 1;
+                        copied_bytes += info.size;
+                    }
                     Err(failure) if self.accept_loss => {
                         let _ = fs::remove_file(&target);
                         note!("left out: {}", failure.message);
@@ -80,7 +84,8 @@ impl Backup {
                 progress.show_bytes(done, total);
             }
             drop(progress);
-            say!("{} of {} copied", counted(copied, "file"), ByteSize(done));
+            say!("{} of {} copied", counted(copied, "file"), ByteSize(copied_bytes));
+            told_of_loss(&report)?;
             if left_out == 0 { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
         })?
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shingle_base::{ByteSize, printable};
 use shingle_zone_files::{DirEntry, FileInfo, FileKind, RecoveryReport, ZoneDump, ZoneFiles};
 
-use super::opened::{about, examined};
+use super::opened::{about, examined, told_of_loss};
 use crate::failure::{Failure, Outcome, status};
 use crate::output::{counted, size};
 
@@ -56,7 +56,7 @@ fn kind(kind: FileKind) -> &'static str {
 impl Ls {
     pub(crate) fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let (files, _) = examined(&self.drive, &rt, true).await?;
+            let (files, report) = examined(&self.drive, &rt, true).await?;
             let path = self.path.as_deref().unwrap_or("");
             let found = files.stat(path).map_err(|error| about(path, &error))?;
             let mut all = Vec::new();
@@ -67,7 +67,7 @@ impl Ls {
             if self.json {
                 let all: Vec<Value> = all.iter().map(|(path, info)| entry_json(path, info.as_ref())).collect();
                 say!("{}", json!({ "store": files.store().to_string(), "files": all }));
-                return Ok(());
+                return told_of_loss(&report);
             }
             for (path, info) in all {
                 let path = printable(path.as_bytes());
@@ -76,7 +76,7 @@ impl Ls {
                     None => say!("{:>12}  {:<8}  {path}/", "-", "dir"),
                 }
             }
-            Ok(())
+            told_of_loss(&report)
         })?
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shingle_base::ByteSize;
 use shingle_zone_files::ZoneDump;
 
-use super::opened::examined;
+use super::opened::{examined, told_of_loss};
 use crate::drive::map::{Screen, zones_per_cell};
 use crate::failure::Outcome;
 use crate::output;
@@ -196,16 +196,17 @@ fn to_json(store: &str, zones: &[ZoneDump], zone_bytes: u64) -> Value {
 impl Map {
     pub(crate) fn run(self) -> Outcome {
         shingle_runtime::real::run(|rt| async move {
-            let (files, _) = examined(&self.drive, &rt, true).await?;
+            let (files, report) = examined(&self.drive, &rt, true).await?;
             let stats = files.stats();
             let zone_bytes = stats.capacity_bytes / u64::from(stats.zones).max(1);
             let zones = files.zone_map();
             if self.json {
                 say!("{}", to_json(&files.store().to_string(), &zones, zone_bytes));
-                return Ok(());
+            } else {
+                let screen = Screen::of_output(self.width);
+                output::print(&draw(&zones, zone_bytes, self.zones_per_cell, &screen))?;
             }
-            let screen = Screen::of_output(self.width);
-            output::print(&draw(&zones, zone_bytes, self.zones_per_cell, &screen))
+            told_of_loss(&report)
         })?
     }
 }

@@ -7,7 +7,7 @@ use shingle_runtime::Runtime;
 use shingle_zone_files::{FilesError, FilesErrorKind, Options, RecoveryReport, ZoneFiles};
 
 use crate::device;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, status};
 
 /// The files of a drive, for reading alone. With `anyhow` also those whose opening is refused for what cannot be read.
 pub(super) async fn examined(drive: &Path, rt: &Runtime, anyhow: bool) -> Outcome<(ZoneFiles, RecoveryReport)> {
@@ -36,4 +36,18 @@ pub(super) fn named(drive: &Path, error: &FilesError) -> Failure {
 /// An error of a path on a drive.
 pub(super) fn about(path: &str, error: &FilesError) -> Failure {
     Failure::new(format!("`{}`: {}", printable(path.as_bytes()), error.message))
+}
+
+/// The places of logs of which the opening does not know what they held.
+pub(super) fn unknown(report: &RecoveryReport) -> impl Iterator<Item = String> {
+    report.unknown.iter().map(|(zone, blocks)| {
+        let (from, to) = (blocks.start, blocks.end.saturating_sub(1));
+        format!("{zone}: blocks {from} to {to} of the logs: what they held is not known")
+    })
+}
+
+/// Says which places of logs the opening went on without, if any; the command then ends with the status for damage.
+pub(super) fn told_of_loss(report: &RecoveryReport) -> Outcome {
+    unknown(report).for_each(|place| note!("shingle: damaged: {place}"));
+    if report.unknown.is_empty() { Ok(()) } else { Err(Failure::silent(status::DAMAGED)) }
 }

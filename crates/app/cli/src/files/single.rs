@@ -1,19 +1,16 @@
 //! `shingle files cat|rm`: one file, or a directory.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use shingle_base::printable;
 
 use super::look::{short, walk};
-use super::opened::{about, examined, named, opened};
+use super::opened::{about, examined, named, opened, told_of_loss};
 use crate::confirm::confirm;
 use crate::failure::{Failure, Outcome};
-use crate::output::{counted, may_take_bytes};
-
-/// Bytes that are read at once.
-const PIECE: u64 = 4 << 20;
+use crate::output::counted;
+use crate::transfer::Output;
 
 #[derive(Args)]
 pub(crate) struct Cat {
@@ -23,6 +20,9 @@ pub(crate) struct Cat {
     /// The file.
     #[arg(value_name = "PATH")]
     path: String,
+    /// Go on without bytes of logs that cannot be read; the exit status is 4.
+    #[arg(long)]
+    accept_loss: bool,
     /// Print to a terminal, whatever the bytes are.
     #[arg(long)]
     force: bool,
@@ -49,18 +49,12 @@ pub(crate) struct Rm {
 
 impl Cat {
     pub(crate) fn run(self) -> Outcome {
-        may_take_bytes(self.force)?;
         shingle_runtime::real::run(|rt| async move {
-            let (files, _) = examined(&self.drive, &rt, true).await?;
+            let (files, report) = examined(&self.drive, &rt, self.accept_loss).await?;
             let file = files.open_file(&self.path).map_err(|error| about(&self.path, &error))?;
-            let (mut at, size) = (0, file.size());
-            while at < size {
-                let bytes = file.read(at, PIECE).await.map_err(|error| about(&self.path, &error))?;
-                at += bytes.len() as u64;
-                std::io::stdout().lock().write_all(&bytes)?;
-            }
-            std::io::stdout().lock().flush()?;
-            Ok(())
+            let output = Output::begin(None, &self.path, self.force)?;
+            output.copy((0, file.size()), async |at, length| file.read(at, length).await).await?;
+            told_of_loss(&report)
         })?
     }
 }

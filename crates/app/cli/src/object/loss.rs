@@ -37,8 +37,8 @@ impl AcceptLoss {
         }
         confirm(
             self.yes,
-            "What these places hold is given up for good. Objects and buckets that only they tell of are lost; one that was deleted or \
-             replaced there may be back as it was before. All else stays.",
+            "These places are given up for good. Objects and buckets that are recorded nowhere else are lost. A deletion or replacement that \
+             is recorded nowhere else is undone: the former object is back. All else stays.",
         )?;
         let of = unread.clone();
         let run = |rt| async move {

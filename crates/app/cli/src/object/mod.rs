@@ -21,7 +21,7 @@ use crate::array::{found_json, outcome, tell_lacks};
 use crate::failure::{Failure, Outcome, status};
 use crate::findings::{findings_json, words_of};
 use crate::named::Name;
-use crate::output::{self, counted};
+use crate::output::{self, Objects, counted};
 
 /// Commands on the objects of a data directory.
 #[derive(Subcommand)]
@@ -260,49 +260,24 @@ fn tell(checked: &Checked, quick: bool) {
 impl List {
     fn run(self) -> Outcome {
         let directory = self.directory;
-        let mut rows = Rows { json: directory.json, any: false };
-        rows.begin();
-        let listed = directory.asked(|running| {
-            running.objects(&self.prefix, |bucket, key, size, etag| rows.row(bucket, key, size, etag))
-        });
+        let mut rows = Objects::new(directory.json);
+        let mut row = |bucket: &str, key: &str, size: u64, etag: &str| {
+            let name = || ObjectName { bucket: bucket.to_owned(), key: key.to_owned() };
+            rows.row(
+                || json!({ "bucket": bucket, "key": key, "size_bytes": size, "etag": etag }),
+                || format!("{size:>14}  {}", name()),
+            );
+        };
+        let listed = directory.asked(|running| running.objects(&self.prefix, &mut row));
         if listed?.is_none() {
             with_objects(&directory, None, |objects| async {
-                let row = |bucket: &str, object: &ObjectInfo| rows.row(bucket, &object.key, object.size, &object.etag);
+                let row = |bucket: &str, object: &ObjectInfo| row(bucket, &object.key, object.size, &object.etag);
                 objects.list(&self.prefix, row).await?;
                 Ok((objects, ()))
             })?;
         }
         rows.end();
         Ok(())
-    }
-}
-
-/// The rows of a listing, as they come: there may be many.
-struct Rows {
-    json: bool,
-    any: bool,
-}
-
-impl Rows {
-    fn begin(&self) {
-        if self.json {
-            say!("{{\"objects\": [");
-        }
-    }
-
-    fn row(&mut self, bucket: &str, key: &str, size: u64, etag: &str) {
-        if self.json {
-            let comma = if std::mem::replace(&mut self.any, true) { "," } else { "" };
-            say!("{comma}{}", json!({ "bucket": bucket, "key": key, "size_bytes": size, "etag": etag }));
-        } else {
-            say!("{size:>14}  {}", ObjectName { bucket: bucket.to_owned(), key: key.to_owned() });
-        }
-    }
-
-    fn end(&self) {
-        if self.json {
-            say!("]}}");
-        }
     }
 }
 

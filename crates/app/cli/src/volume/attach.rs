@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use shingle_server::{Place, ServedVolumes, Stop, VolumeExport, attach_volume, export_name, export_volumes};
 use shingle_zoned_linux::ublk_check;
 
-use super::disk::{Disk, by_client, by_fuse, detach, free_node};
+use super::disk::{Disk, SOCKET, by_client, by_fuse, detach, free_node};
 use super::export::{Manner, failure};
 use crate::failure::{Failure, Outcome};
 use crate::kernel::{is_ublk, load_ublk, refuse_used, stop_ublk};
@@ -100,7 +100,7 @@ impl Attach {
 
     fn by_nbd(self) -> Outcome {
         let scratch = Scratch::new(Path::new("/run"))?;
-        let (socket, name) = (scratch.0.join("nbd.sock"), export_name(&self.drive));
+        let (socket, name) = (scratch.0.join(SOCKET), export_name(&self.drive));
         let volumes =
             vec![VolumeExport { drive: self.drive, name: name.clone(), read_only: false, record: self.record }];
         let exports = self.manner.exports(volumes, vec![Place::Unix(socket.clone())], None);

@@ -61,7 +61,8 @@ impl Check {
             verify(&volume, |from| control.extents(from, WINDOW), all, &mut found).await;
             for snapshot in volume.snapshots() {
                 // Sectors that it shares with the volume, or with a younger one, are read with that one.
-                let view = volume.at_snapshot(&snapshot.name).map_err(|error| named(&self.drive, &error))?;
+                let view = volume.at_snapshot(&snapshot.name);
+                let view = view.map_err(|error| named(&self.drive, &error).not_run())?;
                 let mut kept = Findings { verified_bytes: found.verified_bytes, ..Findings::default() };
                 verify(&view, |from| view.kept(from, WINDOW), all, &mut kept).await;
                 found.verified_bytes = kept.verified_bytes;

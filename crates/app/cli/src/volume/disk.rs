@@ -9,10 +9,14 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 
 use crate::failure::{Failure, Outcome};
+use crate::scratch::Scratch;
 
 /// Time for a program to show the disk.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The socket of a volume that is attached, in its scratch directory.
+pub(super) const SOCKET: &str = "nbd.sock";
 
 /// A disk, and the program that keeps it: it ends when the disk is taken away.
 pub(super) struct Disk {
@@ -93,27 +97,36 @@ async fn take_away(keeper: &mut Child, node: Option<&Path>, file: Option<&Path>)
     }
 }
 
-/// Takes the disk at `node` away.
+/// Takes the disk at `node` away, if it is one of ours.
 ///
 /// # Errors
-/// Words of the program.
+/// Words of the program; the disk is none of ours, and stays.
 pub(super) async fn detach(node: &Path) -> Outcome {
     let name = node.file_name().unwrap_or_default();
-    if !name.to_string_lossy().starts_with("loop") {
-        return done(Command::new("nbd-client").arg("-d").arg(node)).await;
+    let system = Path::new("/sys/block").join(name);
+    let not_ours = || Failure::new(format!("{}: no disk that `shingle volume attach` made", node.display()));
+    if name.to_string_lossy().starts_with("loop") {
+        let file = std::fs::read_to_string(system.join("loop/backing_file")).unwrap_or_default();
+        let file = Some(Path::new(file.trim())).filter(|file| is_shown_by_fuse(file)).ok_or_else(not_ours)?;
+        done(Command::new("losetup").arg("-d").arg(node)).await?;
+        return hide(file).await;
     }
-    let file = std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"));
-    done(Command::new("losetup").arg("-d").arg(node)).await?;
-    match file {
-        Ok(file) if is_ours(Path::new(file.trim())) => hide(Path::new(file.trim())).await,
-        _ => Ok(()),
+    let client = std::fs::read_to_string(system.join("pid")).unwrap_or_default();
+    let words = std::fs::read_to_string(format!("/proc/{}/cmdline", client.trim())).unwrap_or_default();
+    if !words.split('\0').any(|word| is_socket(Path::new(word))) {
+        return Err(not_ours());
     }
+    done(Command::new("nbd-client").arg("-d").arg(node)).await
 }
 
 /// True for a file that [`by_fuse`] showed.
-fn is_ours(file: &Path) -> bool {
-    let folder = file.parent().and_then(Path::parent).and_then(Path::file_name);
-    file.ends_with("disk/volume") && folder.is_some_and(|name| name.to_string_lossy().starts_with("shingle-"))
+fn is_shown_by_fuse(file: &Path) -> bool {
+    file.ends_with("disk/volume") && file.parent().and_then(Path::parent).is_some_and(Scratch::is_one)
+}
+
+/// True for the socket that the kernel's client was given.
+fn is_socket(path: &Path) -> bool {
+    path.ends_with(SOCKET) && path.parent().is_some_and(Scratch::is_one)
 }
 
 /// Ends nbdfuse's file system around `file`, and nbdfuse with it.

@@ -41,7 +41,8 @@ impl Resize {
                 text => Some(text.parse::<ByteSize>().map_err(|error| Failure::new(format!("{text}: {error}")))?.0),
             };
             let device = device::open(&self.drive, &rt).await?;
-            let (volume, _) = Store::open(&rt, device, Options::default()).await.map_err(failed)?;
+            let opened = Store::open(&rt, device, Options::default()).await;
+            let (volume, _) = opened.map_err(|error| failed(error).not_run())?;
             let before = volume.size_bytes();
             let wanted = wanted.unwrap_or_else(|| volume.size_max_bytes());
             if wanted < before {

@@ -105,7 +105,7 @@ async fn grant(rt: &Runtime, drive: &Path, wish: SnapshotWish) -> Outcome<Vec<Sn
         SnapshotWish::List => Store::examine(rt, device, Options::default()).await,
         SnapshotWish::Take(_) | SnapshotWish::Remove(_) => Store::open(rt, device, Options::default()).await,
     };
-    let (volume, _) = volume.map_err(failed)?;
+    let (volume, _) = volume.map_err(|error| failed(error).not_run())?;
     match &wish {
         SnapshotWish::List => return Ok(volume.snapshots().into_iter().map(SnapshotLine::from).collect()),
         SnapshotWish::Take(name) => volume.take_snapshot(name).await.map_err(failed)?,

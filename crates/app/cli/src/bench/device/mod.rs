@@ -81,8 +81,12 @@ pub(crate) fn run(place: &Where) -> Outcome<Vec<Figure>> {
             let bed = bed_of_node(node)?;
             fio::find()?;
             let (first, last) = (bed.first, bed.first + bed.each * WRITERS as u32 - 1);
-            let what = format!("{}: zones {first} to {last} will be written over and reset.", node.display());
+            let what = format!(
+                "{}: zones {first} to {last}, which are empty, will be written and reset. Let nothing else use the drive meanwhile.",
+                node.display()
+            );
             confirm(place.yes, &what)?;
+            still_empty(&bed)?;
             let figures = measure(&bed);
             reset(&bed)?;
             figures
@@ -223,6 +227,18 @@ impl Bed {
             ..self.fio_write()
         }
     }
+}
+
+/// Refuses zones that somebody has written to since they were chosen.
+fn still_empty(bed: &Bed) -> Outcome {
+    shingle_runtime::real::run(|rt| async move {
+        let device = device::open(&bed.ours, &rt).await?;
+        let zones = device.report(ZoneId(bed.first), bed.each * WRITERS as u32).await?;
+        match zones.iter().find(|zone| zone.state != ZoneState::Empty) {
+            Some(zone) => Err(Failure::new(format!("zone {} is empty no more: nothing was done", zone.zone.0))),
+            None => Ok(()),
+        }
+    })?
 }
 
 /// Empties the used zones; in files nothing of fio's is left either.
