@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 
-use shingle_buckets::{Buckets, Client, Door, Entrance};
+use shingle_buckets::{Buckets, Client, Desks, Door, Entrance};
 use shingle_runtime::memory::Memory;
-use shingle_runtime::owner::{Desk, Gone};
+use shingle_runtime::owner::Gone;
 use shingle_store_api::{ObjectStore, StoreResult, forward};
 use tokio::sync::mpsc;
 
@@ -38,8 +38,7 @@ pub struct ArrayClient(Client<Core>);
 
 impl ArrayClient {
     pub(crate) fn new(
-        reads: Desk<Core>,
-        writes: Desk<Core>,
+        desks: Desks<Core>,
         notices: mpsc::UnboundedSender<Notice>,
         buckets: Buckets,
         places: Arc<Places>,
@@ -47,7 +46,7 @@ impl ArrayClient {
     ) -> Self {
         let (whole_bytes_max, memory) = (options.whole_bytes_max, options.memory.clone());
         let link = Link { notices, buckets, places, whole_bytes_max, memory };
-        Self(Client { door: Entrance::new(reads, writes, STOPPED), link })
+        Self(Client { door: Entrance::new(desks, STOPPED), link })
     }
 
     /// Fill level and counters of the array.

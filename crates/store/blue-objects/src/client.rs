@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use shingle_buckets::{Buckets, Client, Door, Entrance};
+use shingle_buckets::{Buckets, Client, Desks, Door, Entrance};
 use shingle_runtime::memory::Memory;
-use shingle_runtime::owner::Desk;
 use shingle_store_api::{ObjectStore, StoreResult, forward};
 use tokio::sync::mpsc;
 
@@ -29,15 +28,14 @@ pub struct BlueClient(Client<Core>);
 
 impl BlueClient {
     pub(crate) fn new(
-        reads: Desk<Core>,
-        writes: Desk<Core>,
+        desks: Desks<Core>,
         notices: mpsc::UnboundedSender<Notice>,
         buckets: Buckets,
         options: &Options,
     ) -> Self {
         let (segment_bytes, memory) = (options.segment_bytes.max(1), options.memory.clone());
         let link = Link { notices, buckets, segment_bytes, memory };
-        Self(Client { door: Entrance::new(reads, writes, STOPPED), link })
+        Self(Client { door: Entrance::new(desks, STOPPED), link })
     }
 
     /// Fill level and counters of the store.

@@ -29,7 +29,7 @@ impl<C: Catalog> ObjectStore for Client<C> {
 
     fn delete_bucket(&self, bucket: &str) -> StoreFuture<'_, ()> {
         let bucket = bucket.to_owned();
-        Box::pin(self.door.write(|core| calls::delete_bucket(core, bucket)))
+        Box::pin(self.door.remove(|core| calls::delete_bucket(core, bucket)))
     }
 
     fn bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
@@ -73,7 +73,7 @@ impl<C: Catalog> ObjectStore for Client<C> {
     fn delete_if(&self, bucket: &str, key: &str, condition: Condition) -> StoreFuture<'_, bool> {
         let names = names(bucket, key);
         let (bucket, key) = names.clone();
-        let deleting = self.door.write(|core| calls::delete(core, bucket, key, condition));
+        let deleting = self.door.remove(|core| calls::delete(core, bucket, key, condition));
         Box::pin(async move { deleting.await.map_err(|error| error.about(&names.0, &names.1)) })
     }
 
@@ -139,7 +139,7 @@ impl<C: Catalog> ObjectStore for Client<C> {
 
     fn abort_upload(&self, bucket: &str, key: &str, id: UploadId) -> StoreFuture<'_, ()> {
         let of = of(bucket, key, id);
-        Box::pin(self.door.write(|core| calls::abort_upload(core, of)))
+        Box::pin(self.door.remove(|core| calls::abort_upload(core, of)))
     }
 
     fn usage(&self) -> StoreFuture<'_, StoreUsage> {

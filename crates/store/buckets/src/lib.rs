@@ -25,7 +25,7 @@ mod writer;
 pub use attributes::Attributes;
 pub use calls::list;
 pub use catalog::{Blobs, Body, Catalog, Client};
-pub use entrance::{Door, Entrance};
+pub use entrance::{Desks, Door, Entrance};
 pub use known::Buckets;
 pub use limits::Limits;
 pub use listing::{Met, Page, Start};

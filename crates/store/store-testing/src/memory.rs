@@ -92,6 +92,14 @@ impl Door<Memory> for Inline {
     {
         self.run(work)
     }
+
+    async fn remove<T, F>(&self, work: impl FnOnce(Rc<Memory>) -> F + Send + 'static) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = StoreResult<T>> + 'static,
+    {
+        self.run(work)
+    }
 }
 
 /// Bytes as they come, up to what is free.

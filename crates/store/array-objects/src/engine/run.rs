@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_array_store::{ArrayStore, Version};
-use shingle_buckets::Names;
-use shingle_runtime::owner::{Calls, Desk};
+use shingle_buckets::{Desks, Names};
+use shingle_runtime::owner::Calls;
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::mpsc;
@@ -92,20 +92,19 @@ impl ArrayEngine {
 struct Begun {
     core: Rc<Core>,
     client: ArrayClient,
-    calls: [Calls<Core>; 2],
+    calls: [Calls<Core>; 3],
     noticed: mpsc::UnboundedReceiver<Notice>,
 }
 
 impl Begun {
     async fn begin(rt: &Runtime, store: ArrayStore, options: Options, opened: Version) -> StoreResult<Self> {
         let names = Names::new(load_buckets(rt, &store).await?);
-        let (reads, read_calls) = Desk::with_places(options.queue_depth, READS_UNDER_WAY);
-        let (writes, write_calls) = Desk::new(options.queue_depth);
+        let (desks, calls) = Desks::new(options.queue_depth, READS_UNDER_WAY);
         let (notices, noticed) = mpsc::unbounded_channel();
         let places = Places::new(&options);
-        let client = ArrayClient::new(reads, writes, notices, names.buckets(), places.clone(), &options);
+        let client = ArrayClient::new(desks, notices, names.buckets(), places.clone(), &options);
         let core = Core::new(rt.clone(), store, options, names, opened, places);
-        Ok(Self { core, client, calls: [read_calls, write_calls], noticed })
+        Ok(Self { core, client, calls, noticed })
     }
 
     /// Serves calls until it is closed; with `purge` under way.

@@ -7,9 +7,8 @@ pub(crate) mod writer;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use shingle_buckets::{Client, Door, Entrance};
+use shingle_buckets::{Client, Desks, Door, Entrance};
 use shingle_runtime::memory::Memory;
-use shingle_runtime::owner::Desk;
 use shingle_store_api::{ObjectStore, StoreError, StoreResult, forward};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -66,8 +65,8 @@ pub(crate) fn stopped() -> StoreError {
 pub struct ObjectStoreClient(Client<Core>);
 
 impl ObjectStoreClient {
-    pub(crate) fn new(reads: Desk<Core>, writes: Desk<Core>, link: Link) -> Self {
-        Self(Client { door: Entrance::new(reads, writes, STOPPED), link })
+    pub(crate) fn new(desks: Desks<Core>, link: Link) -> Self {
+        Self(Client { door: Entrance::new(desks, STOPPED), link })
     }
 
     /// Counters and sizes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use shingle_chunk_store::ChunkClient;
-use shingle_runtime::owner::Desk;
+use shingle_buckets::Desks;
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::StoreResult;
 use tokio::sync::mpsc;
@@ -76,8 +76,7 @@ impl ObjectEngine {
         let clients: Vec<ChunkClient> = drives.iter().map(|drive| drive.client.clone()).collect();
         let opened = recovery::open(&runtime, drives, index.clone(), &options, rebuild, progress).await?;
         let (indexing, submissions) = mpsc::unbounded_channel();
-        let (reads, read_jobs) = Desk::new(options.queue_depth);
-        let (writes, write_jobs) = Desk::new(options.queue_depth);
+        let (desks, jobs) = Desks::new(options.queue_depth, options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
         let budget_bytes = options.write_budget(count);
         let direct = Arc::new(Direct {
@@ -93,7 +92,7 @@ impl ObjectEngine {
             read_bytes: AtomicU64::new(0),
         });
         let link = Link::new(releases, &options, budget_bytes, direct.clone());
-        let client = ObjectStoreClient::new(reads, writes, link);
+        let client = ObjectStoreClient::new(desks, link);
         let core = Core::new(runtime.clone(), options, index, opened.recovered, indexing, direct);
 
         core.refresh_drives().await;
@@ -123,8 +122,8 @@ impl ObjectEngine {
             drop(runtime.spawn(core.clone().run_backups()));
         }
         drop(runtime.spawn(run_releases(core.clone(), released)));
-        let serving = [read_jobs, write_jobs]
-            .map(|calls| runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing)));
+        let serving =
+            jobs.map(|calls| runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing)));
         let closing = core.clone();
         let closed = runtime.spawn(async move {
             for task in serving {
