@@ -100,7 +100,7 @@ impl Core {
             };
             match result {
                 Ok(outcome) => self.take_outcome(outcome, audience),
-                Err(error) => match self.pause(kept, audience, &error, &mut submissions).await {
+                Err(error) => match self.pause(kept, audience, &error, indexer.keeps_graves(), &mut submissions).await {
                     Some(revived) => indexer = revived,
                     None => return,
                 },
@@ -120,12 +120,13 @@ impl Core {
     }
 
     /// The index could not be changed: refuses what is asked of it, until it takes changes again and holds what the log
-    /// does (OS-IDXG-1). `None` if nobody submits any more.
+    /// does (OS-IDXG-1): then it lacks nothing, unless it lacked something before (`keeps_graves`). `None` if nobody submits any more.
     async fn pause(
         &self,
         mut group: Group,
         mut audience: Audience,
         error: &IndexError,
+        keeps_graves: bool,
         submissions: &mut mpsc::UnboundedReceiver<Submission>,
     ) -> Option<Indexer> {
         tracing::error!(%error, "the index cannot be changed: writes are refused, and reads go on");
@@ -138,13 +139,13 @@ impl Core {
             ),
             _ => unavailable(format!("the index cannot be written now; reads go on, and it is tried again ({error})")),
         };
-        // Entries that are in the log and not in the index: whoever wrote them hears an error (OS-APP-3).
-        self.unsure.set(true);
         audience.answer(&unavailable(refusal.message.clone()));
         *self.paused.borrow_mut() = Some(refusal);
         self.changed.notify_waiters();
         group.commands.retain(Command::is_fact);
-        group.commands.insert(0, Command::KeepGraves);
+        if keeps_graves {
+            group.commands.insert(0, Command::KeepGraves);
+        }
         loop {
             let mut pause = Box::pin(self.runtime.sleep(PAUSE));
             while let Either::Right((came, _)) = select(&mut pause, Box::pin(submissions.recv())).await {

@@ -97,7 +97,7 @@ impl Core {
                 }
                 Reserved::NoSpace => {
                     // Object garbage is space, too: GC is asked for it before the write fails.
-                    if class == Class::User && self.wait_for_gc().await {
+                    if class == Class::User && self.wait_for_gc(length).await {
                         refreshed = false;
                         continue;
                     }

@@ -104,16 +104,6 @@ impl Files {
         &self.victims
     }
 
-    /// GC has looked at a file's graves after so many files had been dropped: it looks at them again once there are more.
-    pub(crate) fn see_graves(&mut self, number: u64, dropped: u64) {
-        if let Some(drive) = self.map.get(&number).and_then(|file| file.drive) {
-            self.look_again(drive, dropped);
-        }
-        if let Some(mut file) = self.get_mut(number) {
-            file.graves_seen = true;
-        }
-    }
-
     /// So many files have been dropped so far: graves on a drive that were needed before may be needless.
     pub(crate) fn look_again(&mut self, drive: usize, dropped: u64) {
         for number in self.victims.take_seen(drive, dropped) {

@@ -127,6 +127,11 @@ impl Victims {
         self.drives.values().any(|lists| !lists.garbage.is_empty() || !lists.ending.is_empty())
     }
 
+    /// True if there is a file with graves that nobody has looked at lately.
+    pub(crate) fn any_graves(&self) -> bool {
+        self.drives.values().any(|lists| !lists.graves.is_empty())
+    }
+
     /// Files that are being deleted.
     pub(crate) fn ending(&self, drive: usize) -> impl Iterator<Item = u64> {
         self.counted(self.drives.get(&drive).into_iter().flat_map(|lists| lists.ending.iter().copied()))
@@ -222,7 +227,7 @@ mod tests {
             match random.below(11) {
                 0 => files.insert(number, file(random.below(3) as usize, random.below(SIZE), random.below(2) * 50)),
                 1 => files.remove(number),
-                2 => files.see_graves(number, step / 100),
+                2 => drop(files.get_mut(number).map(|mut file| file.graves_seen = true)),
                 3 => files.look_again(random.below(3) as usize, step / 100),
                 4 => files.close_chunk(number, 1, End::Within(random.below(SIZE)), None),
                 change => {

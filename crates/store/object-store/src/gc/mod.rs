@@ -4,7 +4,8 @@
 //! - OS-GC-1: a file is deleted only once the index, durably, needs nothing in it and no reader has it pinned.
 //!   `a_file_is_deleted_only_once_the_index_durably_needs_nothing_in_it`.
 //! - OS-GC-2: its chunks go in order, oldest first: a grave is never gone before what it buries.
-//! - OS-GC-3: the foreground never waits for GC unless the drives are full.
+//! - OS-GC-3: the foreground never waits for GC unless the drives are full, nor then for a drive that hangs. It waits as long as garbage is won
+//!   that is more than the copies for it. `a_drive_that_hangs_in_gc_keeps_no_write_waiting`.
 //! - OS-GC-4: a file has one collector at a time ([`Claim`]), from the moment it is picked. Were there two, one could drop the
 //!   file, and so have a grave forgotten, while the other still appends a copy of what the grave buries.
 //!   `two_collectors_never_take_one_file_and_nothing_deleted_comes_back`.
@@ -13,35 +14,38 @@
 //!   So no file that GC writes has a grave in front of what it buries, and OS-GC-2 holds for it. In a file that two
 //!   wrote one could append an object that it judged before the grave came, behind the other's copy of that grave.
 //!   `collectors_do_not_share_a_file`.
+//! - OS-GC-6: a file of which a part could not be read is tried again later. `a_read_that_failed_once_leaves_its_file_to_gc`.
 
 mod given_up;
 mod state;
+mod walk;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::select;
 use shingle_chunk_store::ErrorKind;
-use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use shingle_runtime::Instant;
+use shingle_store_api::StoreResult;
 
-use crate::drives::{Class, DriveState};
+use crate::drives::DriveState;
 use crate::engine::Core;
 use crate::errors::from_chunk;
-use crate::files::{Log, LogFile};
-use crate::format::{ChunkName, Entry, Sealed};
+use crate::files::LogFile;
+use crate::format::ChunkName;
 use crate::indexer::{Command, Effect};
-use crate::records::Location;
-use crate::scan::{Next, Scanned, Scanner};
 
 pub use given_up::Emptied;
 pub(crate) use state::GcState;
 
-/// Entries judged at a time.
-const JUDGE_MAX: usize = 128;
-/// Bytes copied in one append, unless an entry alone is longer.
-const COPY_BYTES: u64 = 1 << 20;
+/// A pass that has not gone on for so long is not waited for: its drive hangs.
+const STUCK: Duration = Duration::from_secs(30);
+/// Time until a file is tried again that could not be read wholly; while writers wait for space, and else.
+const TRY_AGAIN: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
+/// Time between two looks at the same graves.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
 /// The garbage fraction worth a rewrite when space is short.
 const FRACTION_LEAST: f64 = 0.05;
 
@@ -81,37 +85,50 @@ impl Core {
         self.gc.wanted.notify_waiters();
     }
 
-    /// Waits until GC has freed something, if it can. `false` if it cannot.
-    pub(crate) async fn wait_for_gc(&self) -> bool {
-        if !self.options.gc.enabled || !self.files.borrow().victims().any() {
+    /// Waits until GC has won space, if it can. `false` if it cannot win `length` bytes.
+    pub(crate) async fn wait_for_gc(&self, length: u64) -> bool {
+        let may_win = {
+            let files = self.files.borrow();
+            files.victims().any() && (files.sums().garbage_bytes >= length || files.victims().any_graves())
+        };
+        if !self.options.gc.enabled || !may_win {
             return false;
         }
-        let freed = self.gc.freed.get();
+        let (gained, began) = (self.gc.gained.get(), self.runtime.now());
         let before: BTreeMap<usize, u64> = self.gc.rounds.borrow().clone();
         self.gc.waiting.set(self.gc.waiting.get() + 1);
         let came = loop {
             let changed = self.changed.notified();
             self.wake_gc();
-            if self.gc.freed.get() > freed {
+            if self.gc.gained.get() > gained {
                 break true;
             }
             // The round under way may have begun before the wish: the one after it counts.
-            if self.closing.get() || self.working().is_err() || self.rounds_since(&before, 2) {
+            if self.closing.get() || self.working().is_err() || self.rounds_since(&before, 2, began) {
                 break false;
             }
-            changed.await;
+            let _ = select(pin!(changed), pin!(self.runtime.sleep(STUCK))).await;
         };
         self.gc.waiting.set(self.gc.waiting.get() - 1);
         came
     }
 
-    /// True if every drive that answers has had `count` more passes since there were `before` (OS-PAT-2).
-    fn rounds_since(&self, before: &BTreeMap<usize, u64>, count: u64) -> bool {
+    /// The pass over a file's drive goes on.
+    fn gc_goes_on(&self, claim: &Claim<'_>) {
+        if let Some(drive) = self.files.borrow().get(claim.file).and_then(|file| file.drive) {
+            self.gc.went_on.borrow_mut().insert(drive, self.runtime.now());
+        }
+    }
+
+    /// True if every drive that answers has had `count` more passes since there were `before`, when the wait began (OS-PAT-2).
+    fn rounds_since(&self, before: &BTreeMap<usize, u64>, count: u64, began: Instant) -> bool {
+        let (now, went_on) = (self.runtime.now(), self.gc.went_on.borrow());
+        let is_stuck = |drive| now.since(went_on.get(&drive).copied().unwrap_or(began).max(began)) >= STUCK;
         let rounds = self.gc.rounds.borrow();
         let of = |rounds: &BTreeMap<usize, u64>, drive| rounds.get(&drive).copied().unwrap_or(0);
         let drives = self.drives.borrow();
         let passed = |(number, drive): (usize, &DriveState)| {
-            drive.is_silent() || of(&rounds, number) >= of(before, number) + count
+            drive.is_silent() || is_stuck(number) || of(&rounds, number) >= of(before, number) + count
         };
         drives.iter().enumerate().all(passed)
     }
@@ -174,7 +191,7 @@ impl Core {
             let claim = Claim::new(self, file, collector);
             match step {
                 GcStep::Finish => self.finish_drop(&claim).await?,
-                GcStep::Graves => self.judge_graves(&claim).await?,
+                GcStep::Graves => self.judge_graves(&claim, effort).await?,
                 GcStep::Collect => self.collect(&claim, effort).await?,
             }
         }
@@ -195,9 +212,12 @@ impl Core {
 
     /// The file to work on next, and what to do with it: the one with most garbage, and graves only where no file is worth a rewrite.
     fn pick(&self, drive: usize, worthwhile: f64, effort: Effort) -> Option<(u64, GcStep)> {
-        let mut files = self.files.borrow_mut();
-        files.look_again(drive, self.gc.dropped.get());
         let hurry = effort == Effort::Full || self.gc.waiting.get() > 0;
+        self.retry_unread(hurry);
+        let mut files = self.files.borrow_mut();
+        if hurry || self.may_look_again(drive) {
+            files.look_again(drive, self.gc.dropped.get());
+        }
         let with = |number: u64, is: &dyn Fn(&LogFile) -> bool| files.get(number).is_some_and(is);
         let idle = |file: &LogFile| file.pending.is_empty() && !file.collecting;
         let victims = files.victims();
@@ -226,14 +246,30 @@ impl Core {
     }
 
     /// Forgets graves in a file that bury nothing any more, without rewriting it.
-    async fn judge_graves(self: &Rc<Self>, claim: &Claim<'_>) -> StoreResult<()> {
-        let dropped = self.gc.dropped.get();
-        let result = self.walk(claim, Effort::Full, false).await;
-        // Another look is due if a file has been dropped meanwhile.
-        if self.gc.dropped.get() == dropped {
-            self.files.borrow_mut().see_graves(claim.file, dropped);
-        }
+    async fn judge_graves(self: &Rc<Self>, claim: &Claim<'_>, effort: Effort) -> StoreResult<()> {
+        let result = self.walk(claim, effort, false).await;
+        // Others have their turn, also if a file has been dropped meanwhile: that calls for another look, later.
+        self.with_file(claim.file, |file| file.graves_seen = true);
         result.map(drop)
+    }
+
+    /// True from time to time: each drop of a file calls for another look at all graves, and that takes reading their files.
+    fn may_look_again(&self, drive: usize) -> bool {
+        let (now, mut looked) = (self.runtime.now(), self.gc.looked_again.borrow_mut());
+        let due = looked.get(&drive).is_none_or(|last| now.since(*last) >= LOOK_AGAIN);
+        if due {
+            looked.insert(drive, now);
+        }
+        due
+    }
+
+    /// Gives files another try that could not be read wholly, once it is time. (OS-GC-6)
+    fn retry_unread(&self, hurry: bool) {
+        let (now, after) = (self.runtime.now(), TRY_AGAIN[usize::from(!hurry)]);
+        let mut unread = self.gc.unread.borrow_mut();
+        let due: Vec<u64> = unread.extract_if(.., |_, tried| now.since(*tried) >= after).map(|(file, _)| file).collect();
+        drop(unread);
+        due.into_iter().for_each(|file| self.with_file(file, |file| file.damaged = false));
     }
 
     /// Rewrites what a file holds that is needed, and deletes the file.
@@ -254,6 +290,7 @@ impl Core {
             let why = if whole { "the index needs more of it than it holds" } else { "not all of it could be read" };
             tracing::warn!(file = number, live, why, "a file stays: something in it is needed");
             self.with_file(number, |file| file.damaged = true);
+            self.gc.unread.borrow_mut().insert(number, self.runtime.now());
             self.stats.borrow_mut().gc_damaged_files += 1;
             return Ok(());
         }
@@ -268,149 +305,11 @@ impl Core {
         }
     }
 
-    /// Goes through a file's entries, and copies the needed ones if `copy`. Returns true if all could be read.
-    async fn walk(self: &Rc<Self>, claim: &Claim<'_>, effort: Effort, copy: bool) -> StoreResult<bool> {
-        let number = claim.file;
-        let chunks: Vec<u32> = match self.files.borrow().get(number) {
-            Some(file) => file.closed.keys().copied().chain(file.tail.map(|tail| tail.ordinal)).collect(),
-            None => return Ok(true),
-        };
-        // Nothing in it is needed: it can go unread.
-        let needless = |file: &LogFile| file.record.live_bytes == 0;
-        if self.files.borrow().get(number).is_some_and(needless) {
-            return Ok(true);
-        }
-        let mut whole = true;
-        for ordinal in chunks {
-            whole &= self.walk_chunk(claim, ordinal, effort, copy).await?;
-        }
-        Ok(whole)
-    }
-
-    async fn walk_chunk(
-        self: &Rc<Self>,
-        claim: &Claim<'_>,
-        ordinal: u32,
-        effort: Effort,
-        copy: bool,
-    ) -> StoreResult<bool> {
-        let Some((client, name)) = self.chunk_of(claim.file, ordinal) else { return Ok(false) };
-        let size = match client.stat(name.id()).await {
-            Ok(stat) => stat.size,
-            Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(from_chunk(error)),
-        };
-        let mut scanner = Scanner::new(client, name, 0, size);
-        let (mut whole, mut ended) = (true, false);
-        let mut copies = Copies::of(claim.collector);
-        while !ended {
-            let began = (self.runtime.now(), scanner.read, copies.total);
-            let mut found: Vec<(Scanned, Option<Bytes>)> = Vec::new();
-            while found.len() < JUDGE_MAX {
-                match scanner.next().await.map_err(from_chunk)? {
-                    Next::Entry(scanned) => {
-                        let data = scanner.buffered(&scanned.location);
-                        found.push((scanned, data));
-                    }
-                    Next::Damage { from, to, why, .. } => {
-                        tracing::warn!(chunk = %name.id(), from, to, why, "GC cannot read a part of a chunk");
-                        whole = false;
-                    }
-                    Next::End => {
-                        ended = true;
-                        break;
-                    }
-                }
-            }
-            let judge = |(scanned, _): &(Scanned, Option<Bytes>)| Command::Judge {
-                version: scanned.version,
-                body: scanned.body.clone(),
-                location: scanned.location,
-                collecting: true,
-            };
-            let effects = self.submit(found.iter().map(judge).collect()).await?;
-            for ((scanned, data), effect) in found.into_iter().zip(effects) {
-                if !copy || effect != Effect::Needed(true) {
-                    continue;
-                }
-                let data = match data {
-                    Some(data) => data,
-                    None => match scanner.data(&scanned.location).await {
-                        Ok(data) => data,
-                        Err(error) => {
-                            tracing::warn!(%error, chunk = %name.id(), "GC cannot read an entry that is needed");
-                            whole = false;
-                            continue;
-                        }
-                    },
-                };
-                self.copy(&mut copies, scanned, data).await?;
-            }
-            if effort == Effort::Background {
-                let bytes = (scanner.read - began.1) + (copies.total - began.2);
-                self.throttle(began.0, bytes).await;
-            }
-        }
-        self.flush(&mut copies).await?;
-        Ok(whole)
-    }
-
     pub(crate) fn chunk_of(&self, number: u64, ordinal: u32) -> Option<(shingle_chunk_store::ChunkClient, ChunkName)> {
         let files = self.files.borrow();
         let file = files.get(number)?;
         let name = ChunkName { file: number, ordinal, stream: file.stream, set: self.set };
         Some((self.drives.borrow()[file.drive?].client.clone(), name))
-    }
-
-    /// Adds an entry to the next append of copies.
-    async fn copy(self: &Rc<Self>, copies: &mut Copies, scanned: Scanned, data: Bytes) -> StoreResult<()> {
-        let entry = Entry { version: scanned.version, body: scanned.body };
-        let data = if data.is_empty() { Vec::new() } else { vec![data] };
-        let sealed = Sealed::new(entry, data)
-            .map_err(|error| StoreError::caused(StoreErrorKind::Corrupt, error.to_string(), error))?;
-        let length = sealed.length();
-        let most =
-            self.drives.borrow().iter().filter_map(|drive| drive.room).min().unwrap_or(COPY_BYTES).min(COPY_BYTES);
-        if !copies.entries.is_empty() && copies.bytes + length > most {
-            self.flush(copies).await?;
-        }
-        copies.bytes += length;
-        copies.entries.push(sealed);
-        copies.from.push(scanned.location);
-        Ok(())
-    }
-
-    /// Appends the copies, and has the index point to them.
-    async fn flush(self: &Rc<Self>, copies: &mut Copies) -> StoreResult<()> {
-        let rest = Copies { total: copies.total + copies.bytes, ..Copies::of(copies.collector) };
-        let Copies { collector, entries, from, bytes, .. } = std::mem::replace(copies, rest);
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let appended = self.append(Log::Collector(collector), Class::System, &entries).await?;
-        let moves = entries.into_iter().zip(from).zip(appended.locations).map(|((sealed, from), to)| Command::Move {
-            version: sealed.entry.version,
-            body: sealed.entry.body,
-            from,
-            to,
-        });
-        self.submit_entries(moves.collect(), vec![appended.settle]).await?;
-        self.stats.borrow_mut().gc_copied_bytes += bytes;
-        Ok(())
-    }
-
-    /// Sleeps so that `bytes` since `began` keep to the rate, unless space is short.
-    async fn throttle(&self, began: shingle_runtime::Instant, bytes: u64) {
-        let gc = &self.options.gc;
-        let scarce = self.drives.borrow().iter().any(|drive| drive.free_fraction() < gc.free_fraction_low);
-        if scarce || self.gc.waiting.get() > 0 || gc.rate_bytes_per_s == 0 {
-            return;
-        }
-        let due = Duration::from_secs_f64(bytes as f64 / gc.rate_bytes_per_s as f64);
-        let spent = self.runtime.now().since(began);
-        if due > spent {
-            self.runtime.sleep(due - spent).await;
-        }
     }
 
     /// Deletes the chunks of a file that the index does not need, once it is durable that it does not (OS-GC-1), oldest first
@@ -430,11 +329,13 @@ impl Core {
                 Err(error) if error.kind == ErrorKind::NotFound => {}
                 Err(error) => return Err(from_chunk(error)),
             }
+            self.gc_goes_on(claim);
         }
         self.submit(vec![Command::Dropped { file: number }]).await?;
         self.files.borrow_mut().remove(number);
         self.gc.dropped.set(self.gc.dropped.get() + 1);
         self.gc.freed.set(self.gc.freed.get() + size.max(1));
+        self.gc.gained.set(self.gc.gained.get() + size.max(1) as i64);
         self.stats.borrow_mut().gc_freed_bytes += size;
         self.changed.notify_waiters();
         Ok(())
@@ -473,20 +374,4 @@ enum GcStep {
     Graves,
     /// Rewrite it.
     Collect,
-}
-
-/// Entries for the next append.
-struct Copies {
-    collector: u64,
-    entries: Vec<Sealed>,
-    from: Vec<Location>,
-    bytes: u64,
-    /// Bytes of all appends so far.
-    total: u64,
-}
-
-impl Copies {
-    fn of(collector: u64) -> Self {
-        Self { collector, entries: Vec::new(), from: Vec::new(), bytes: 0, total: 0 }
-    }
 }

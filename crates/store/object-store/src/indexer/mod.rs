@@ -140,6 +140,11 @@ impl Indexer {
         self.totals
     }
 
+    /// There may be entries that the index does not know ([`Command::KeepGraves`]).
+    pub(crate) fn keeps_graves(&self) -> bool {
+        self.keep_graves
+    }
+
     fn begin(&mut self) -> Transaction<'_> {
         Transaction::begin(self.index.as_ref(), &mut self.files, &mut self.totals, &mut self.keep_graves)
     }

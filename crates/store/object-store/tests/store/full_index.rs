@@ -33,6 +33,30 @@ fn while_the_index_is_full_purging_waits() {
     });
 }
 
+/// Once the index takes changes again it lacks nothing: parts of uploads that end then give their room back, without a new opening.
+#[test]
+fn once_the_index_takes_changes_again_parts_that_go_give_room() {
+    let world = filled(1, 3);
+    let index = world.index.clone();
+    with_store(&world, move |store, runtime| async move {
+        let upload = store.begin_upload(BUCKET, "parts", Default::default()).await.unwrap().id;
+        for number in 1..4 {
+            let mut writer = store.begin_part(BUCKET, "parts", upload, number).await.unwrap();
+            writer.write(bytes_of(u64::from(number), 30_000)).await.unwrap();
+            writer.commit(commit("e")).await.unwrap();
+        }
+        index.fail(true);
+        put(&store, BUCKET, "refused", &bytes_of(1, 10), commit("e")).await.unwrap_err();
+        index.fail(false);
+        runtime.sleep(Duration::from_secs(3)).await;
+        let before = store.stats().await.unwrap().live_bytes;
+        store.abort_upload(BUCKET, "parts", upload).await.unwrap();
+        runtime.sleep(Duration::from_secs(3)).await;
+        let after = store.stats().await.unwrap().live_bytes;
+        assert!(after + 80_000 < before, "{before} bytes were live, {after} are");
+    });
+}
+
 async fn listed(store: &ObjectStoreClient) -> usize {
     let request = shingle_store_api::ListRequest { limit: 100, ..Default::default() };
     store.list(BUCKET, request).await.unwrap().objects.len()

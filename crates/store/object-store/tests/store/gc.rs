@@ -57,6 +57,37 @@ fn a_file_whose_entries_can_all_be_read_never_stays() {
     }
 }
 
+/// OS-GC-6: a file of which a part could not be read for a moment is collected later, without a new opening.
+#[test]
+fn a_read_that_failed_once_leaves_its_file_to_gc() {
+    let mut world = World::new(1, 1, 4 << 20, 40 << 10);
+    Sim::new(1).run(move |runtime| async move {
+        {
+            let (engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            for number in 0..60 {
+                put(&store, BUCKET, &format!("k{number}"), &bytes_of(number, 3000), commit("e")).await.unwrap();
+            }
+            for number in (0..60).filter(|number| number % 4 > 0) {
+                assert!(store.delete(BUCKET, &format!("k{number}")).await.unwrap());
+            }
+            engine.close().await;
+        }
+        world.options.gc.enabled = true;
+        let drive = &world.drives[0];
+        let (_engine, store, _) = world.open(&runtime).await;
+        for chunk in drive.chunks(Stream::Data) {
+            drive.fail_reads(chunk, 100, drive.size(chunk));
+        }
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert!(store.stats().await.unwrap().gc_damaged_files > 0, "the case is not met");
+        drive.heal();
+        runtime.sleep(Duration::from_secs(1200)).await;
+        let stats = store.stats().await.unwrap();
+        assert!(stats.file_bytes < 2 * stats.live_bytes, "{stats:?}");
+    });
+}
+
 /// OS-GC-4: GC in the background and a caller who asks for it never work on one file at the same time. If they did, one
 /// could drop the file, and so forget a grave that buries what the other has just copied from there.
 #[test]

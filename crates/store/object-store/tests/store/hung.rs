@@ -168,6 +168,61 @@ async fn holds(store: &ObjectStoreClient, known: &BTreeMap<u64, Option<u64>>, co
     }
 }
 
+/// OS-GC-3: the store is full, and GC on one drive waits for a read, or a removal, that is never answered. Puts say that there is no room, and
+/// deletes go on beside any number of them.
+#[test]
+fn a_drive_that_hangs_in_gc_keeps_no_write_waiting() {
+    for hung in [|request: &Request| matches!(request, Request::Read { .. }), |request: &Request| {
+        matches!(request, Request::Delete { .. })
+    }] {
+        let mut world = World::new(1, 2, 1 << 20, 40 << 10);
+        Sim::new(1).run(move |rt| async move {
+            {
+                let (engine, store, _) = world.open(&rt).await;
+                store.create_bucket(BUCKET).await.unwrap();
+                let mut number = 0;
+                while put(&store, BUCKET, &number.to_string(), &bytes_of(number, 3000), commit("e")).await.is_ok() {
+                    number += 1;
+                }
+                assert!(number > 300, "only {number} fit");
+                // Garbage in all files.
+                for gone in (0..number).step_by(3) {
+                    assert!(store.delete(BUCKET, &gone.to_string()).await.unwrap());
+                }
+                drop(store);
+                engine.close().await;
+            }
+            world.options.gc.enabled = true;
+            world.drives[0].hang(hung);
+            let (_engine, store, _) = world.open(&rt).await;
+            // More than there are places.
+            let puts: Vec<_> = (0..400)
+                .map(|number| {
+                    let (store, rt) = (store.clone(), rt.clone());
+                    rt.clone().spawn(async move {
+                        let (key, data) = (format!("new{number}"), bytes_of(number, 3000));
+                        let put = put(&store, BUCKET, &key, &data, commit("e"));
+                        match select(Box::pin(put), Box::pin(rt.sleep(Duration::from_secs(3600)))).await {
+                            Either::Left((put, _)) => put.map_or_else(|error| error.kind, |_| StoreErrorKind::BucketExists),
+                            Either::Right(_) => panic!("a put waits for a drive that hangs"),
+                        }
+                    })
+                })
+                .collect();
+            rt.sleep(Duration::from_secs(5)).await;
+            for gone in 1..10 {
+                in_time(&rt, "a delete", store.delete(BUCKET, &(gone * 3 + 1).to_string())).await.unwrap();
+            }
+            assert!(world.drives[0].held() > 0, "the case is not met");
+            let mut refused = 0;
+            for put in puts {
+                refused += usize::from(put.await.unwrap() == StoreErrorKind::NoSpace);
+            }
+            assert!(refused > 100, "{refused}");
+        });
+    }
+}
+
 /// A write that hangs holds up neither who asks for a bucket that is there, or to delete one that is in use, nor whoever
 /// comes after them.
 #[test]
