@@ -27,19 +27,27 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    /// Hands on what was gathered.
+    /// The most bytes that are gathered for one segment.
+    fn most(&mut self, client: &Client<Core>) -> usize {
+        let segment = client.link.segment_bytes;
+        let known = self.length.and_then(|length| usize::try_from(length).ok());
+        let memory = self.memory.get_or_insert_with(|| client.link.memory.take(known.unwrap_or(segment).min(segment)));
+        memory.bytes().min(segment)
+    }
+
+    /// Hands on what was gathered, with its memory.
     async fn hand_on(&mut self, client: &Client<Core>) -> StoreResult<()> {
-        let pieces = mem::take(&mut self.gathered);
+        let (pieces, memory) = (mem::take(&mut self.gathered), self.memory.take());
         self.gathered_bytes = 0;
         match &self.open {
             Some(open) => {
                 let number = open.number;
-                client.door.write(move |core: Rc<Core>| async move { core.write_on(number, pieces).await }).await
+                client.door.write(move |core: Rc<Core>| async move { core.write_on(number, pieces, memory).await }).await
             }
             None => {
                 let notices = client.link.notices.clone();
                 // The guard is made there, so that what was begun is let go even if the caller has gone away.
-                let begin = move |core: Rc<Core>| async move { core.begin_stream(pieces, notices).await };
+                let begin = move |core: Rc<Core>| async move { core.begin_stream(pieces, memory, notices).await };
                 self.open = Some(client.door.write(begin).await?);
                 Ok(())
             }
@@ -53,14 +61,11 @@ impl Body<Core> for Gathering {
     }
 
     async fn append(&mut self, client: &Client<Core>, data: Bytes) -> StoreResult<()> {
-        let segment = client.link.segment_bytes;
-        let known = self.length.and_then(|length| usize::try_from(length).ok());
-        let memory = self.memory.get_or_insert_with(|| client.link.memory.take(known.unwrap_or(segment).min(segment)));
-        let most = memory.bytes().min(segment);
         // A whole body of one segment stays here until its commit.
-        if self.gathered_bytes > 0 && self.gathered_bytes + data.len() > most {
+        if self.gathered_bytes > 0 && self.gathered_bytes + data.len() > self.most(client) {
             self.hand_on(client).await?;
         }
+        let most = self.most(client);
         self.gathered_bytes += data.len();
         self.gathered.push(data);
         if self.gathered_bytes > most {

@@ -65,22 +65,25 @@ impl Catalog for Core {
     }
 
     fn may_have_happened(&self, error: &StoreError) -> bool {
-        !matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::Invalid)
+        // Any other failure comes before a transaction has its batch.
+        error.kind == StoreErrorKind::Unavailable
     }
 
     async fn object(&self, bucket: &str, key: &str, parts: bool) -> StoreResult<Option<ObjectInfo>> {
-        // The object may be replaced while its parts are read: then its list of them goes.
         let mut missed = None;
         loop {
             let Some(record) = self.find(bucket, key).await? else { return Ok(None) };
-            let sizes = match record.held.filter(|held| parts && matches!(held, Held::Upload(_))) {
-                None => Some(Vec::new()),
-                Some(_) => self.layout_of(&record).await?.map(|layout| layout.sizes()),
+            let Some(held) = record.held.filter(|held| parts && matches!(held, Held::Upload(_))) else {
+                return Ok(Some(record.attributes.info(key, record.version, record.size, Vec::new())));
             };
-            match sizes {
-                Some(sizes) => return Ok(Some(record.attributes.info(key, record.version, record.size, sizes))),
-                None if missed == record.held => return Err(crate::errors::corrupt("its parts are not there")),
-                None => missed = record.held,
+            // The object may be replaced while its parts are read.
+            let Some(_pin) = self.pinned(held).await else { continue };
+            match self.layout_of(&record).await? {
+                Some(layout) => {
+                    return Ok(Some(record.attributes.info(key, record.version, record.size, layout.sizes())));
+                }
+                None if missed == Some(held) => return Err(crate::errors::corrupt("its parts are not there")),
+                None => missed = Some(held),
             }
         }
     }

@@ -13,6 +13,9 @@ use super::counting::PAGE;
 use crate::format::{Held, Record};
 use crate::ids;
 
+/// Pieces after which a transaction takes no more parts: it happens in one step, with all metadata of its pieces in memory.
+const PIECES: usize = 8;
+
 impl Core {
     /// A reader of these bytes has gone.
     pub(super) fn unpin(&self, number: u64) {
@@ -27,28 +30,26 @@ impl Core {
             if self.closing.get() {
                 return;
             }
-            let batch = self.purge.batch(|held| !self.pins.is_pinned(held.number()));
+            let now = self.rt.now();
+            let batch = self.purge.batch(now, |held| !self.pins.is_pinned(held.number()));
             if batch.is_empty() {
-                wanted.await;
+                match self.purge.next_try(now) {
+                    Some(at) => drop(select(pin!(self.rt.sleep(at.since(now))), pin!(wanted)).await),
+                    None => wanted.await,
+                }
                 continue;
             }
-            let mut failed = false;
             let results = join_all(batch.iter().map(|held| self.remove_bytes(*held))).await;
+            let again = self.rt.now() + self.options.purge_pause;
             for (held, result) in batch.into_iter().zip(results) {
                 match result {
                     Ok(()) => self.purge.gone(&held),
-                    Err(error) => {
-                        if !failed {
-                            tracing::warn!(%error, "bytes that nobody names could not be removed; it is tried again");
-                        }
-                        failed = true;
+                    // Others go on meanwhile.
+                    Err(error) if self.purge.put_off(held, again) => {
+                        tracing::warn!(%error, "bytes that nobody names could not be removed; it is tried again");
                     }
+                    Err(_) => {}
                 }
-            }
-            if failed {
-                // Ends early when the owner does.
-                let (pause, wanted) = (pin!(self.rt.sleep(self.options.purge_pause)), pin!(self.closing.wanted()));
-                select(pause, wanted).await;
             }
         }
     }
@@ -85,13 +86,18 @@ impl Core {
             if page.is_empty() {
                 return Ok(());
             }
-            let mut change = self.change();
+            let (mut change, mut removed) = (self.change(), 0);
             for (name, value) in page {
                 // A value that is spoilt leaves pieces behind, which a check finds.
                 if let Ok(Record { held: Some(Held::Blob(blob)), .. }) = Record::decode_part(&value) {
-                    change.remove(&self.pieces(blob).await?);
+                    let pieces = self.pieces(blob).await?;
+                    removed += pieces.len();
+                    change.remove(&pieces);
                 }
                 change.transaction.omap_remove(&index, name);
+                if removed >= PIECES {
+                    break;
+                }
             }
             change.transaction.may_pass();
             change.submit().await?;

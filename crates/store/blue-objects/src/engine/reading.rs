@@ -14,7 +14,29 @@ use crate::ids;
 use crate::layout::Layout;
 use crate::notices::{Notice, Open};
 
+/// Bytes that stay while this call reads.
+pub(super) struct Pinned<'c> {
+    core: &'c Core,
+    held: Held,
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.core.unpin(self.held.number());
+    }
+}
+
 impl Core {
+    /// Pins bytes for a call; `None` if they were just being removed: then their name has changed. (BO-PIN-1)
+    pub(super) async fn pinned(&self, held: Held) -> Option<Pinned<'_>> {
+        if let Some(removal) = self.pins.removal(held.number()) {
+            removal.await;
+            return None;
+        }
+        self.pins.pin(held.number());
+        Some(Pinned { core: self, held })
+    }
+
     /// Opens the present version of an object. (BO-OBJ-3, BO-PIN-1)
     pub(super) async fn open_object(
         self: &Rc<Self>,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use shingle_blue_store::{BlueErrorKind, Store, Transaction};
-use shingle_buckets::Names;
-use shingle_runtime::owner::{Calls, Closing, Desk};
+use shingle_buckets::{Desks, Names};
+use shingle_runtime::owner::{Calls, Closing};
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::mpsc;
@@ -179,7 +179,7 @@ async fn all(store: &Store, id: &shingle_blue_store::ObjectId) -> StoreResult<Ve
 struct Begun {
     core: Rc<Core>,
     client: BlueClient,
-    calls: [Calls<Core>; 2],
+    calls: [Calls<Core>; 3],
     noticed: mpsc::UnboundedReceiver<Notice>,
 }
 
@@ -188,10 +188,9 @@ impl Begun {
         let created = found.buckets.iter().map(|(name, bucket)| (name.clone(), bucket.created_unix_ns));
         let names = Names::new(created.collect());
         let numbers = found.buckets.into_iter().map(|(name, bucket)| (name, bucket.number)).collect();
-        let (reads, read_calls) = Desk::with_places(options.queue_depth, READS_UNDER_WAY);
-        let (writes, write_calls) = Desk::new(options.queue_depth);
+        let (desks, calls) = Desks::new(options.queue_depth, READS_UNDER_WAY);
         let (notices, noticed) = mpsc::unbounded_channel();
-        let client = BlueClient::new(reads, writes, notices, names.buckets(), &options);
+        let client = BlueClient::new(desks, notices, names.buckets(), &options);
         let core = Rc::new(Core {
             rt: rt.clone(),
             store,
@@ -209,7 +208,7 @@ impl Begun {
             closing: Closing::default(),
         });
         found.going.into_iter().for_each(|held| core.purge.add(held));
-        Self { core, client, calls: [read_calls, write_calls], noticed }
+        Self { core, client, calls, noticed }
     }
 
     /// Serves calls until it is closed; with `purge` under way.

@@ -42,6 +42,7 @@ impl Core {
     pub(crate) async fn begin_stream(
         self: &Rc<Self>,
         pieces: Vec<Bytes>,
+        _memory: Option<Reservation>,
         notices: mpsc::UnboundedSender<Notice>,
     ) -> StoreResult<Open> {
         let number = self.fresh()?;
@@ -56,8 +57,14 @@ impl Core {
         Ok(open)
     }
 
-    /// Takes the next bytes of a stream. They are on their way when it returns; a failure is told by the next call.
-    pub(crate) async fn write_on(self: &Rc<Self>, number: u64, pieces: Vec<Bytes>) -> StoreResult<()> {
+    /// Takes the next bytes of a stream, and the memory for them until they are written. They are on their way when it returns; a failure is told
+    /// by the next call.
+    pub(crate) async fn write_on(
+        self: &Rc<Self>,
+        number: u64,
+        pieces: Vec<Bytes>,
+        memory: Option<Reservation>,
+    ) -> StoreResult<()> {
         let stream = self.writers.get(number)?;
         stream.fewer_than(UNDER_WAY).await;
         stream.working()?;
@@ -73,6 +80,7 @@ impl Core {
                 core.failed(error.clone());
                 stream.failed.borrow_mut().get_or_insert(error);
             }
+            drop(memory);
             stream.under_way.set(stream.under_way.get() - 1);
             stream.moved.notify_waiters();
         });
