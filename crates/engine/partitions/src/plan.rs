@@ -35,7 +35,8 @@ fn invalid<T>(text: String) -> StoreResult<T> {
     Err(StoreError::new(StoreErrorKind::Invalid, text))
 }
 
-/// The table with all of `wanted`, or none of them.
+/// Partitions for all of `wanted`, or none of them, beside those that are there. Only new ones: nothing is said of the others, so an
+/// addition cannot change them. (PT-TABLE-4)
 pub(crate) fn add(
     geometry: &Geometry,
     data: &Range<u32>,
@@ -43,7 +44,7 @@ pub(crate) fn add(
     wanted: &[Wanted],
     made: UnixTime,
 ) -> StoreResult<Vec<Partition>> {
-    let mut table = there.to_vec();
+    let mut new: Vec<Partition> = Vec::new();
     if there.len() + wanted.len() > PARTITIONS_MAX {
         return invalid(format!("a drive has at most {PARTITIONS_MAX} partitions"));
     }
@@ -56,19 +57,24 @@ pub(crate) fn add(
                 "`{name}` is no name of a partition: letters, digits, and `.`, `_` and `-` inside, {NAME_MAX} at most"
             ));
         }
-        if table.iter().any(|other| other.name == name) {
+        if there.iter().chain(&new).any(|other| other.name == name) {
             return invalid(format!("there is a partition `{name}` already"));
         }
-        let zones = place(data, &table, &name, one.zones)?;
-        table.push(Partition { name, zones, share: one.share, made });
-        table.sort_by_key(|partition| partition.zones.start);
+        let zones = place(data, &joined(there, &new), &name, one.zones)?;
+        new.push(Partition { name, zones, share: one.share, made });
     }
-    let new = |partition: &Partition| wanted.iter().any(|one| one.name == partition.name);
     // Zones that are left may be for another partition, which needs its part of the limits, too.
-    let later = u32::from(!free(data, &table).is_empty());
-    share(&mut table, "open", geometry.open_zones_max, later, new, |share| &mut share.open_zones_max)?;
-    share(&mut table, "active", geometry.active_zones_max, later, new, |share| &mut share.active_zones_max)?;
-    Ok(table)
+    let later = u32::from(!free(data, &joined(there, &new)).is_empty());
+    share(there, &mut new, &OPEN, geometry.open_zones_max, later)?;
+    share(there, &mut new, &ACTIVE, geometry.active_zones_max, later)?;
+    Ok(new)
+}
+
+/// A table of these partitions.
+pub(crate) fn joined(there: &[Partition], new: &[Partition]) -> Vec<Partition> {
+    let mut table = [there, new].concat();
+    table.sort_by_key(|partition| partition.zones.start);
+    table
 }
 
 /// A run of zones for a partition: the first one that is long enough.
@@ -95,25 +101,35 @@ pub(crate) fn free(data: &Range<u32>, table: &[Partition]) -> Vec<Range<u32>> {
     ends.zip(starts).map(|(from, to)| from..to).filter(|run| !run.is_empty()).collect()
 }
 
+/// One of a drive's limits.
+struct Limit {
+    name: &'static str,
+    part: fn(&Share) -> Option<u32>,
+    part_mut: fn(&mut Share) -> &mut Option<u32>,
+}
+
+const OPEN: Limit =
+    Limit { name: "open", part: |share| share.open_zones_max, part_mut: |share| &mut share.open_zones_max };
+const ACTIVE: Limit =
+    Limit { name: "active", part: |share| share.active_zones_max, part_mut: |share| &mut share.active_zones_max };
+
 /// Gives each new partition its part of a limit.
 fn share(
-    table: &mut [Partition],
-    what: &str,
+    there: &[Partition],
+    new: &mut [Partition],
+    &Limit { name: what, part, part_mut }: &Limit,
     limit: Option<u32>,
     later: u32,
-    is_new: impl Fn(&Partition) -> bool,
-    part: impl Fn(&mut Share) -> &mut Option<u32>,
 ) -> StoreResult<()> {
     let Some(limit) = limit else {
         // There is nothing to share.
-        table.iter_mut().for_each(|partition| *part(&mut partition.share) = None);
+        new.iter_mut().for_each(|partition| *part_mut(&mut partition.share) = None);
         return Ok(());
     };
     // Those that are there have theirs already.
-    let (new, old): (Vec<_>, Vec<_>) = table.iter_mut().partition(|partition| is_new(partition));
     let mut left = limit.saturating_sub(TABLE_SHARE);
-    for partition in old {
-        let Some(given) = *part(&mut partition.share) else {
+    for partition in there {
+        let Some(given) = part(&partition.share) else {
             let name = &partition.name;
             return invalid(format!("partition `{name}` has no part of the drive's {what} zones: make it anew"));
         };
@@ -122,7 +138,7 @@ fn share(
     let mut open: Vec<&mut Option<u32>> = Vec::new();
     for partition in new {
         let name = partition.name.clone();
-        match part(&mut partition.share) {
+        match part_mut(&mut partition.share) {
             Some(0) => return invalid(format!("partition `{name}` needs {what} zones")),
             Some(given) if *given > left => {
                 return invalid(format!(
@@ -130,7 +146,7 @@ fn share(
                 ));
             }
             Some(given) => left -= *given,
-            part => open.push(part),
+            none => open.push(none),
         }
     }
     let even = u32::try_from(open.len()).unwrap_or(u32::MAX).max(1);
@@ -165,7 +181,7 @@ mod tests {
     fn zones_go_to_the_first_run_that_is_long_enough() {
         let (geometry, data) = drive(128);
         let all = [wanted("rest", None, None), wanted("a", Some(30), None), wanted("b", Some(20), None)];
-        let mut table = add(&geometry, &data, &[], &all, NOW).unwrap();
+        let mut table = joined(&[], &add(&geometry, &data, &[], &all, NOW).unwrap());
         let zones =
             |table: &[Partition]| -> Vec<_> { table.iter().map(|one| (one.name.clone(), one.zones.clone())).collect() };
         assert_eq!(zones(&table), [("a".into(), 5..35), ("b".into(), 35..55), ("rest".into(), 55..105)]);
@@ -187,7 +203,7 @@ mod tests {
     fn shares_add_up_to_no_more_than_the_limit() {
         let shares = |open, wanted: &[Wanted]| {
             let (geometry, data) = drive(open);
-            let table = add(&geometry, &data, &[], wanted, NOW)?;
+            let table = joined(&[], &add(&geometry, &data, &[], wanted, NOW)?);
             Ok::<_, StoreError>(table.iter().map(|one| one.share.open_zones_max.unwrap()).collect::<Vec<_>>())
         };
         let [a, b, c] = ["a", "b", "c"].map(|name| wanted(name, Some(10), None));

@@ -5,6 +5,7 @@
 //! - PT-TABLE-2: a table that cannot be read or makes no sense is an error: no zone of it passes for free.
 //! - PT-TABLE-3: zones of a partition that was just made hold nothing, so no former store is found in it; all zones of a partition
 //!   are reset before it is removed, so zones that no partition has are not active.
+//! - PT-TABLE-4: an addition changes no partition that is there, and no zone of it, whatever limits the drive tells of by then.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -138,11 +139,11 @@ impl PartitionTable {
     /// `Invalid` for names that make no sense or are taken, and for more zones or larger shares than there are; `Device`.
     pub async fn add(&mut self, rt: &Runtime, wanted: &[Wanted]) -> StoreResult<()> {
         let there = self.partitions();
-        let table = plan::add(self.dev.geometry(), &self.data, &there, wanted, rt.unix_time())?;
-        for partition in table.iter().filter(|partition| !there.contains(partition)) {
+        let new = plan::add(self.dev.geometry(), &self.data, &there, wanted, rt.unix_time())?;
+        for partition in &new {
             reset(&self.dev, partition.zones.clone()).await?;
         }
-        self.change(table).await
+        self.change(plan::joined(&there, &new)).await
     }
 
     /// Removes a partition. **All that it holds is lost.** Durable when it returns.
