@@ -235,8 +235,12 @@ impl Remove {
         let what = device::data_on(&view).await?.unwrap_or_else(|| "nothing was written to it".to_owned());
         confirm(self.yes, &format!("{}: {what}: all that it holds will be lost", self.partition.display()))?;
         drop(view);
-        table.remove(&name).await.map_err(failed)?;
+        let kept = table.remove(&name).await.map_err(failed)?;
         say!("{}: partition {name} is removed, {} are free", drive.display(), zones(&part.zones));
+        if !kept.is_empty() {
+            let kept: Vec<_> = kept.iter().map(u32::to_string).collect();
+            note!("the drive does not empty zones {}: what they hold can still be read", kept.join(", "));
+        }
         Ok(())
     }
 }
