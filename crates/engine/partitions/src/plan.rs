@@ -3,7 +3,7 @@
 //! # Invariants
 //! - PT-PLAN-1: partitions have no zone in common, and none of the table's.
 //! - PT-PLAN-2: shares of all partitions and the table's add up to no more than the drive's limits, so that no partition can starve
-//!   another.
+//!   another; also where the drive tells of other limits than when it was divided.
 //! - PT-PLAN-3: the zones of a partition that a superblock may be in can be written, and so can be reset by each who formats it; none
 //!   of its zones is one that the drive does not reset.
 
@@ -190,6 +190,45 @@ fn share(
     }
     open.into_iter().for_each(|part| *part = Some(each));
     Ok(())
+}
+
+/// The part of the drive's limits that a partition of `table` has now. What is in the table holds as long as the drive has so much; if it
+/// has less, all get less. Those without a part, of a drive that told of no limit, share what others leave. (PT-PLAN-2)
+///
+/// # Errors
+/// `Invalid` if there is not a zone for each partition.
+pub(crate) fn given(geometry: &Geometry, table: &[Partition], of: &Partition) -> StoreResult<Share> {
+    let open = part_now(&OPEN, geometry.open_zones_max, table, of)?;
+    let active = part_now(&ACTIVE, geometry.active_zones_max, table, of)?;
+    // Each may have been made less than the other.
+    Ok(Share { open_zones_max: open.map(|open| open.min(active.unwrap_or(open))), active_zones_max: active })
+}
+
+fn part_now(
+    &Limit { name, part, .. }: &Limit,
+    limit: Option<u32>,
+    table: &[Partition],
+    of: &Partition,
+) -> StoreResult<Option<u32>> {
+    let Some(limit) = limit else { return Ok(part(&of.share)) };
+    let (room, count) = (u64::from(limit.saturating_sub(TABLE_SHARE)), table.len() as u64);
+    if room < count {
+        return invalid(format!(
+            "the drive has {limit} {name} zones now, too few for its {count} partitions and their table ({TABLE_SHARE}): remove one of them"
+        ));
+    }
+    let told: u64 = table.iter().filter_map(|one| part(&one.share)).map(u64::from).sum();
+    let without = table.iter().filter(|one| part(&one.share).is_none()).count() as u64;
+    let even = room.saturating_sub(told) / without.max(1);
+    let claim = |one: &Partition| part(&one.share).map_or(even, u64::from).max(1);
+    let all: u64 = table.iter().map(claim).sum();
+    let now = if all <= room {
+        claim(of)
+    } else {
+        // A zone each, and parts of the rest.
+        1 + (claim(of) - 1) * (room - count) / (all - count)
+    };
+    Ok(Some(u32::try_from(now).unwrap_or(limit)))
 }
 
 #[cfg(test)]

@@ -187,12 +187,19 @@ impl PartitionTable {
         zones::readable(&self.dev, zones).await
     }
 
-    /// A partition as a drive of its own.
+    /// A partition as a drive of its own, with its part of the limits that the drive has now.
     ///
     /// # Errors
-    /// `Invalid` if there is none of that name, `Device`.
+    /// `Invalid` if there is none of that name, or the drive's limits are too low for so many; `Device`.
     pub async fn view(&self, name: &str) -> StoreResult<ZoneRange> {
-        let Partition { zones: Range { start, end }, share, .. } = self.find(name)?;
+        let partition = self.find(name)?;
+        let share = plan::given(self.dev.geometry(), &self.partitions.borrow(), &partition)?;
+        if share != partition.share {
+            tracing::warn!(
+                "partition `{name}` has {share:?} of the drive's limits, which are others than when it was made"
+            );
+        }
+        let Range { start, end } = partition.zones;
         let range = ZoneRange::new(self.dev.clone(), ZoneId(start), end - start, share).await;
         range.map_err(|error| StoreError::caused(StoreErrorKind::Device, error.to_string(), error))
     }
