@@ -79,7 +79,8 @@ struct Core {
 pub(crate) struct Export {
     #[pyo3(get)]
     socket: PathBuf,
-    desk: Desk<Core>,
+    /// The last one once the server has ended: the volume's thread ends with it, and closes the volume.
+    desk: Option<Desk<Core>>,
     stop: Option<oneshot::Sender<()>>,
     ended: Option<oneshot::Receiver<StoreResult<()>>>,
     server: Option<std::thread::JoinHandle<()>>,
@@ -122,7 +123,7 @@ impl Export {
         py.detach(|| is_served.blocking_recv())
             .map_err(|_| gone())?
             .map_err(|error| PyOSError::new_err(error.to_string()))?;
-        Ok(Self { socket, desk, stop: Some(stop), ended: Some(ended), server: Some(server) })
+        Ok(Self { socket, desk: Some(desk), stop: Some(stop), ended: Some(ended), server: Some(server) })
     }
 
     /// The address for NBD clients.
@@ -134,16 +135,12 @@ impl Export {
     /// Answers the calls under way, and closes the volume.
     fn stop(&mut self, py: Python<'_>) -> PyResult<()> {
         drop(self.stop.take());
-        let (server, ended, desk) = (self.server.take(), self.ended.take(), self.desk.clone());
+        let (server, ended, desk) = (self.server.take(), self.ended.take(), self.desk.take());
         let closed = py.detach(move || {
             server.map(std::thread::JoinHandle::join);
-            ended.and_then(|ended| {
-                let told = futures_util::future::FutureExt::now_or_never(
-                    desk.begin(async |core: Rc<Core>| core.closing.begin()),
-                );
-                drop(told);
-                ended.blocking_recv().ok()
-            })
+            // A call that says so might find the queue full.
+            drop(desk);
+            ended.and_then(|ended| ended.blocking_recv().ok())
         });
         closed.transpose().map(drop).map_err(|error| exception(&error))
     }

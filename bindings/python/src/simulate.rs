@@ -23,6 +23,9 @@ use crate::policy::{generator, run_here};
 /// Blocks of a MiB.
 const MIB: u64 = 256;
 
+/// Bytes of a read or write, at most: as in block traces. Memory is taken for it before the volume sees it.
+const LENGTH_MAX: u64 = 1 << 30;
+
 /// Bytes of zeros that writes share: a modelled drive keeps no data.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
@@ -64,7 +67,7 @@ struct Times {
 /// Replays a trace on a volume on a modelled drive, in virtual time.
 ///
 /// `policy` is a function that returns a generator, or "tl1", "tl2", or None for the volume's own cleaner. `trace` has tuples of "r", "w", "t", "f" or "z" (read, write, trim,
-/// flush, zeros), first byte and number of bytes. `depth` calls are under way at once. The same arguments give the same result.
+/// flush, zeros), first byte and number of bytes, at most 2^30 of a read or write. `depth` calls are under way at once. The same arguments give the same result.
 #[pyfunction]
 #[pyo3(signature = (policy, trace, *, drive = "st20000nm001j", zones = 100, size = None, depth = 1, seed = 1, sector = 4096))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
@@ -125,6 +128,9 @@ fn call(kind: &str, offset: u64, length: u64) -> PyResult<Call> {
             )));
         }
     };
+    if matches!(kind, Kinds::Read | Kinds::Write) && length > LENGTH_MAX {
+        return Err(PyValueError::new_err(format!("a read or write has at most {LENGTH_MAX} bytes, and not {length}")));
+    }
     Ok(Call { kind, offset, length })
 }
 

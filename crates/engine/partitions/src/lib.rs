@@ -7,6 +7,7 @@ mod format;
 mod partition;
 mod plan;
 mod table;
+mod zones;
 
 pub use format::{ENGINE, parse_superblock, parse_table};
 pub use partition::{NAME_MAX, Partition, is_name};

@@ -3,8 +3,11 @@
 //! # Invariants
 //! - PT-PLAN-1: partitions have no zone in common, and none of the table's.
 //! - PT-PLAN-2: shares of all partitions and the table's add up to no more than the drive's limits, so that no partition can starve
-//!   another.
+//!   another; also where the drive tells of other limits than when it was divided.
+//! - PT-PLAN-3: the zones of a partition that a superblock may be in can be written, and so can be reset by each who formats it; none
+//!   of its zones is one that the drive does not reset.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use shingle_runtime::UnixTime;
@@ -18,6 +21,18 @@ pub(crate) const TABLE_SHARE: u32 = 2;
 
 /// A partition that does not say otherwise gets so much of each limit at most: later ones need some, too.
 const SHARE_USUAL: u32 = 16;
+
+/// Zones at a partition's start that superblocks may be in.
+pub(crate) const SUPERZONES: u32 = 2;
+
+/// Zones for partitions, as the drive has them now.
+pub(crate) struct Ground {
+    pub(crate) data: Range<u32>,
+    /// Those that can be written no more. What they hold may still be read.
+    pub(crate) dead: BTreeSet<u32>,
+    /// Those that the drive does not reset.
+    pub(crate) stuck: BTreeSet<u32>,
+}
 
 /// A partition to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,15 +50,16 @@ fn invalid<T>(text: String) -> StoreResult<T> {
     Err(StoreError::new(StoreErrorKind::Invalid, text))
 }
 
-/// The table with all of `wanted`, or none of them.
+/// Partitions for all of `wanted`, or none of them, beside those that are there. Only new ones: nothing is said of the others, so an
+/// addition cannot change them. (PT-TABLE-4)
 pub(crate) fn add(
     geometry: &Geometry,
-    data: &Range<u32>,
+    ground: &Ground,
     there: &[Partition],
     wanted: &[Wanted],
     made: UnixTime,
 ) -> StoreResult<Vec<Partition>> {
-    let mut table = there.to_vec();
+    let mut new: Vec<Partition> = Vec::new();
     if there.len() + wanted.len() > PARTITIONS_MAX {
         return invalid(format!("a drive has at most {PARTITIONS_MAX} partitions"));
     }
@@ -56,36 +72,58 @@ pub(crate) fn add(
                 "`{name}` is no name of a partition: letters, digits, and `.`, `_` and `-` inside, {NAME_MAX} at most"
             ));
         }
-        if table.iter().any(|other| other.name == name) {
+        if there.iter().chain(&new).any(|other| other.name == name) {
             return invalid(format!("there is a partition `{name}` already"));
         }
-        let zones = place(data, &table, &name, one.zones)?;
-        table.push(Partition { name, zones, share: one.share, made });
-        table.sort_by_key(|partition| partition.zones.start);
+        let zones = place(ground, &joined(there, &new), &name, one.zones)?;
+        new.push(Partition { name, zones, share: one.share, made });
     }
-    let new = |partition: &Partition| wanted.iter().any(|one| one.name == partition.name);
     // Zones that are left may be for another partition, which needs its part of the limits, too.
-    let later = u32::from(!free(data, &table).is_empty());
-    share(&mut table, "open", geometry.open_zones_max, later, new, |share| &mut share.open_zones_max)?;
-    share(&mut table, "active", geometry.active_zones_max, later, new, |share| &mut share.active_zones_max)?;
-    Ok(table)
+    let later = u32::from(!fit(ground, &joined(there, &new)).is_empty());
+    share(there, &mut new, &OPEN, geometry.open_zones_max, later)?;
+    share(there, &mut new, &ACTIVE, geometry.active_zones_max, later)?;
+    Ok(new)
+}
+
+/// A table of these partitions.
+pub(crate) fn joined(there: &[Partition], new: &[Partition]) -> Vec<Partition> {
+    let mut table = [there, new].concat();
+    table.sort_by_key(|partition| partition.zones.start);
+    table
 }
 
 /// A run of zones for a partition: the first one that is long enough.
-fn place(data: &Range<u32>, table: &[Partition], name: &str, zones: Option<u32>) -> StoreResult<Range<u32>> {
-    let runs = free(data, table);
+fn place(ground: &Ground, table: &[Partition], name: &str, zones: Option<u32>) -> StoreResult<Range<u32>> {
+    let runs = fit(ground, table);
     let longest = runs.iter().max_by_key(|run| (run.len(), std::cmp::Reverse(run.start))).cloned();
     let Some(longest) = longest else {
-        return invalid(format!("there is no zone left for partition `{name}`: remove another one"));
+        return invalid(format!(
+            "there is no zone left for partition `{name}` that can be written: remove another one"
+        ));
     };
     let Some(zones) = zones else { return Ok(longest) };
     match runs.into_iter().find(|run| run.len() >= zones as usize) {
         Some(run) if zones > 0 => Ok(run.start..run.start + zones),
         _ => invalid(format!(
-            "partition `{name}` would have {zones} zones: the longest run of zones that no partition has is {} zones",
+            "partition `{name}` would have {zones} zones: the longest run of zones that it may have is {} zones",
             longest.len()
         )),
     }
+}
+
+/// Runs of zones that new partitions may have. (PT-PLAN-3)
+fn fit(ground: &Ground, table: &[Partition]) -> Vec<Range<u32>> {
+    let mut runs = Vec::new();
+    for run in free(&ground.data, table) {
+        let mut from = run.start;
+        for stuck in ground.stuck.range(run.clone()).copied().chain([run.end]) {
+            runs.push(from..stuck);
+            from = stuck + 1;
+        }
+    }
+    let begins = |run: &Range<u32>| ground.dead.range(run.start..run.end.min(run.start + SUPERZONES)).next().is_none();
+    let behind_dead = |run: Range<u32>| (run.start..run.end).map(|start| start..run.end).find(begins);
+    runs.into_iter().filter_map(behind_dead).collect()
 }
 
 /// Runs of zones that no partition has.
@@ -95,25 +133,35 @@ pub(crate) fn free(data: &Range<u32>, table: &[Partition]) -> Vec<Range<u32>> {
     ends.zip(starts).map(|(from, to)| from..to).filter(|run| !run.is_empty()).collect()
 }
 
+/// One of a drive's limits.
+struct Limit {
+    name: &'static str,
+    part: fn(&Share) -> Option<u32>,
+    part_mut: fn(&mut Share) -> &mut Option<u32>,
+}
+
+const OPEN: Limit =
+    Limit { name: "open", part: |share| share.open_zones_max, part_mut: |share| &mut share.open_zones_max };
+const ACTIVE: Limit =
+    Limit { name: "active", part: |share| share.active_zones_max, part_mut: |share| &mut share.active_zones_max };
+
 /// Gives each new partition its part of a limit.
 fn share(
-    table: &mut [Partition],
-    what: &str,
+    there: &[Partition],
+    new: &mut [Partition],
+    &Limit { name: what, part, part_mut }: &Limit,
     limit: Option<u32>,
     later: u32,
-    is_new: impl Fn(&Partition) -> bool,
-    part: impl Fn(&mut Share) -> &mut Option<u32>,
 ) -> StoreResult<()> {
     let Some(limit) = limit else {
         // There is nothing to share.
-        table.iter_mut().for_each(|partition| *part(&mut partition.share) = None);
+        new.iter_mut().for_each(|partition| *part_mut(&mut partition.share) = None);
         return Ok(());
     };
     // Those that are there have theirs already.
-    let (new, old): (Vec<_>, Vec<_>) = table.iter_mut().partition(|partition| is_new(partition));
     let mut left = limit.saturating_sub(TABLE_SHARE);
-    for partition in old {
-        let Some(given) = *part(&mut partition.share) else {
+    for partition in there {
+        let Some(given) = part(&partition.share) else {
             let name = &partition.name;
             return invalid(format!("partition `{name}` has no part of the drive's {what} zones: make it anew"));
         };
@@ -122,7 +170,7 @@ fn share(
     let mut open: Vec<&mut Option<u32>> = Vec::new();
     for partition in new {
         let name = partition.name.clone();
-        match part(&mut partition.share) {
+        match part_mut(&mut partition.share) {
             Some(0) => return invalid(format!("partition `{name}` needs {what} zones")),
             Some(given) if *given > left => {
                 return invalid(format!(
@@ -130,7 +178,7 @@ fn share(
                 ));
             }
             Some(given) => left -= *given,
-            part => open.push(part),
+            none => open.push(none),
         }
     }
     let even = u32::try_from(open.len()).unwrap_or(u32::MAX).max(1);
@@ -142,6 +190,45 @@ fn share(
     }
     open.into_iter().for_each(|part| *part = Some(each));
     Ok(())
+}
+
+/// The part of the drive's limits that a partition of `table` has now. What is in the table holds as long as the drive has so much; if it
+/// has less, all get less. Those without a part, of a drive that told of no limit, share what others leave. (PT-PLAN-2)
+///
+/// # Errors
+/// `Invalid` if there is not a zone for each partition.
+pub(crate) fn given(geometry: &Geometry, table: &[Partition], of: &Partition) -> StoreResult<Share> {
+    let open = part_now(&OPEN, geometry.open_zones_max, table, of)?;
+    let active = part_now(&ACTIVE, geometry.active_zones_max, table, of)?;
+    // Each may have been made less than the other.
+    Ok(Share { open_zones_max: open.map(|open| open.min(active.unwrap_or(open))), active_zones_max: active })
+}
+
+fn part_now(
+    &Limit { name, part, .. }: &Limit,
+    limit: Option<u32>,
+    table: &[Partition],
+    of: &Partition,
+) -> StoreResult<Option<u32>> {
+    let Some(limit) = limit else { return Ok(part(&of.share)) };
+    let (room, count) = (u64::from(limit.saturating_sub(TABLE_SHARE)), table.len() as u64);
+    if room < count {
+        return invalid(format!(
+            "the drive has {limit} {name} zones now, too few for its {count} partitions and their table ({TABLE_SHARE}): remove one of them"
+        ));
+    }
+    let told: u64 = table.iter().filter_map(|one| part(&one.share)).map(u64::from).sum();
+    let without = table.iter().filter(|one| part(&one.share).is_none()).count() as u64;
+    let even = room.saturating_sub(told) / without.max(1);
+    let claim = |one: &Partition| part(&one.share).map_or(even, u64::from).max(1);
+    let all: u64 = table.iter().map(claim).sum();
+    let now = if all <= room {
+        claim(of)
+    } else {
+        // A zone each, and parts of the rest.
+        1 + (claim(of) - 1) * (room - count) / (all - count)
+    };
+    Ok(Some(u32::try_from(now).unwrap_or(limit)))
 }
 
 #[cfg(test)]
@@ -156,38 +243,61 @@ mod tests {
         Wanted { name: name.to_owned(), zones, share: Share { open_zones_max: open, active_zones_max: None } }
     }
 
-    fn drive(open: u32) -> (Geometry, Range<u32>) {
-        (Geometry::hm_smr(Blocks(64), 105, 0, open), 5..105)
+    fn drive(open: u32) -> (Geometry, Ground) {
+        let ground = Ground { data: 5..105, dead: BTreeSet::new(), stuck: BTreeSet::new() };
+        (Geometry::hm_smr(Blocks(64), 105, 0, open), ground)
     }
 
     /// PT-PLAN-1.
     #[test]
     fn zones_go_to_the_first_run_that_is_long_enough() {
-        let (geometry, data) = drive(128);
+        let (geometry, ground) = drive(128);
         let all = [wanted("rest", None, None), wanted("a", Some(30), None), wanted("b", Some(20), None)];
-        let mut table = add(&geometry, &data, &[], &all, NOW).unwrap();
+        let mut table = joined(&[], &add(&geometry, &ground, &[], &all, NOW).unwrap());
         let zones =
             |table: &[Partition]| -> Vec<_> { table.iter().map(|one| (one.name.clone(), one.zones.clone())).collect() };
         assert_eq!(zones(&table), [("a".into(), 5..35), ("b".into(), 35..55), ("rest".into(), 55..105)]);
-        let error = add(&geometry, &data, &table, &[wanted("c", None, None)], NOW).unwrap_err();
+        let error = add(&geometry, &ground, &table, &[wanted("c", None, None)], NOW).unwrap_err();
         assert!(error.message.contains("no zone left"), "{error}");
         table.retain(|one| one.name != "a");
-        let error = add(&geometry, &data, &table, &[wanted("c", Some(31), None)], NOW).unwrap_err();
+        let error = add(&geometry, &ground, &table, &[wanted("c", Some(31), None)], NOW).unwrap_err();
         assert!(error.message.contains("30 zones"), "{error}");
-        let table = add(&geometry, &data, &table, &[wanted("c", Some(7), None)], NOW).unwrap();
+        let table = add(&geometry, &ground, &table, &[wanted("c", Some(7), None)], NOW).unwrap();
         assert_eq!(zones(&table)[0], ("c".into(), 5..12));
         for name in ["c", "", "a/b"] {
-            add(&geometry, &data, &table, &[wanted(name, Some(1), None)], NOW).unwrap_err();
+            add(&geometry, &ground, &table, &[wanted(name, Some(1), None)], NOW).unwrap_err();
         }
-        add(&geometry, &data, &table, &[wanted("d", Some(0), None)], NOW).unwrap_err();
+        add(&geometry, &ground, &table, &[wanted("d", Some(0), None)], NOW).unwrap_err();
+    }
+
+    /// PT-PLAN-3.
+    #[test]
+    fn partitions_begin_with_zones_that_can_be_written_and_have_none_that_is_stuck() {
+        let (geometry, mut ground) = drive(128);
+        let place = |ground: &Ground, zones| {
+            let made = add(&geometry, ground, &[], &[wanted("a", zones, None)], NOW)?;
+            Ok::<_, StoreError>(made[0].zones.clone())
+        };
+        ground.dead = [5, 7, 30, 103].into();
+        assert_eq!(place(&ground, None).unwrap(), 8..105, "dead zones inside are the store's concern");
+        assert_eq!(place(&ground, Some(1)).unwrap(), 8..9);
+        ground.stuck = [9, 60].into();
+        assert_eq!(place(&ground, Some(1)).unwrap(), 8..9);
+        assert_eq!(place(&ground, Some(2)).unwrap(), 10..12);
+        assert_eq!(place(&ground, None).unwrap(), 10..60);
+        assert!(place(&ground, Some(51)).unwrap_err().message.contains("is 50 zones"));
+        ground.dead = (5..104).collect();
+        assert_eq!(place(&ground, None).unwrap(), 104..105);
+        ground.dead.insert(104);
+        assert!(place(&ground, None).unwrap_err().message.contains("no zone left"));
     }
 
     /// PT-PLAN-2.
     #[test]
     fn shares_add_up_to_no_more_than_the_limit() {
         let shares = |open, wanted: &[Wanted]| {
-            let (geometry, data) = drive(open);
-            let table = add(&geometry, &data, &[], wanted, NOW)?;
+            let (geometry, ground) = drive(open);
+            let table = joined(&[], &add(&geometry, &ground, &[], wanted, NOW)?);
             Ok::<_, StoreError>(table.iter().map(|one| one.share.open_zones_max.unwrap()).collect::<Vec<_>>())
         };
         let [a, b, c] = ["a", "b", "c"].map(|name| wanted(name, Some(10), None));
@@ -199,10 +309,10 @@ mod tests {
         assert_eq!(shares(128, &[a.clone(), large.clone(), rest.clone()]).unwrap(), [13, 100, 13]);
         assert!(shares(101, std::slice::from_ref(&large)).unwrap_err().message.contains("99 left of 101"));
         assert!(shares(102, &[large.clone(), rest]).unwrap_err().message.contains("all open zones"));
-        let (geometry, data) = drive(128);
-        let mut table = add(&geometry, &data, &[], &[a.clone(), large.clone()], NOW).unwrap();
+        let (geometry, ground) = drive(128);
+        let mut table = add(&geometry, &ground, &[], &[a.clone(), large.clone()], NOW).unwrap();
         table.retain(|one| one.name == "large");
-        let error = add(&geometry, &data, &table, &[wanted("x", Some(1), Some(30))], NOW).unwrap_err();
+        let error = add(&geometry, &ground, &table, &[wanted("x", Some(1), Some(30))], NOW).unwrap_err();
         assert!(error.message.contains("26 left of 128"), "one behind it counts, too: {error}");
     }
 }

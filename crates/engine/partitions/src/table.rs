@@ -3,8 +3,10 @@
 //! # Invariants
 //! - PT-TABLE-1: a change is there as a whole once its call returns, and as a whole or not at all after a power cut.
 //! - PT-TABLE-2: a table that cannot be read or makes no sense is an error: no zone of it passes for free.
-//! - PT-TABLE-3: zones of a partition that was just made hold nothing, so no former store is found in it; all zones of a partition
-//!   are reset before it is removed, so zones that no partition has are not active.
+//! - PT-TABLE-3: zones of a partition that was just made hold nothing, but for those that can be written no more, and a superblock is in
+//!   none of these: no former store is found in it. All zones of a partition are reset before it is removed, so zones that no
+//!   partition has are not active, as far as the drive resets or finishes them.
+//! - PT-TABLE-4: an addition changes no partition that is there, and no zone of it, whatever limits the drive tells of by then.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,13 +20,12 @@ use shingle_record::{
 };
 use shingle_runtime::Runtime;
 use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
-use shingle_zoned::{
-    DeviceError, DeviceErrorKind, Geometry, ZoneOp, ZoneRange, ZoneState, ZonedDevice, report_patiently,
-};
+use shingle_zoned::{Geometry, ZoneRange, ZonedDevice};
 
 use crate::format::{ENGINE, META_ZONE_KIND, Superblock, VERSION, decode, encode};
 use crate::partition::Partition;
-use crate::plan::{self, TABLE_SHARE, Wanted};
+use crate::plan::{self, Ground, SUPERZONES, TABLE_SHARE, Wanted};
+use crate::zones::{self, Stuck, device_error};
 
 /// Zones of the table beside the superblock's: enough for one that fails.
 const METAZONES: u32 = 5;
@@ -86,8 +87,12 @@ impl PartitionTable {
         }
         let place = SuperblockPlace::prepare(dev, superzone).await.map_err(device_error)?;
         // Its superblock first: whatever was there is gone then.
-        reset(dev, superzone.0..superzone.0 + 1).await?;
-        reset(dev, superzone.0 + 1..geometry.zone_count).await?;
+        let mut stuck = Stuck::default();
+        zones::empty(dev, superzone.0..superzone.0 + 1, &mut stuck).await?;
+        zones::empty(dev, superzone.0 + 1..data_zones(&geometry).start, &mut stuck).await?;
+        stuck.none()?;
+        // Others that are stuck are no partition's. (PT-PLAN-3)
+        zones::empty(dev, data_zones(&geometry), &mut Stuck::default()).await?;
         let store = StoreId(rt.random());
         let log = MetaLog::format(rt, dev, log_config(store, superzone), SequenceSource::default());
         log.await.map_err(log_error)?;
@@ -138,32 +143,63 @@ impl PartitionTable {
     /// `Invalid` for names that make no sense or are taken, and for more zones or larger shares than there are; `Device`.
     pub async fn add(&mut self, rt: &Runtime, wanted: &[Wanted]) -> StoreResult<()> {
         let there = self.partitions();
-        let table = plan::add(self.dev.geometry(), &self.data, &there, wanted, rt.unix_time())?;
-        for partition in table.iter().filter(|partition| !there.contains(partition)) {
-            reset(&self.dev, partition.zones.clone()).await?;
+        let mut stuck = Stuck::default();
+        let new = loop {
+            let dead = zones::dead(&self.dev, self.data.clone()).await?;
+            let ground = Ground { data: self.data.clone(), dead, stuck: stuck.zones().collect() };
+            let new = plan::add(self.dev.geometry(), &ground, &there, wanted, rt.unix_time())?;
+            if self.empty(&new, &mut stuck).await? {
+                break new;
+            }
+            // Each turn knows of more zones than the one before.
+        };
+        self.change(plan::joined(&there, &new)).await
+    }
+
+    /// Empties zones of new partitions. False if they make none: one is stuck, or one that a superblock may be in failed for good.
+    async fn empty(&self, new: &[Partition], stuck: &mut Stuck) -> StoreResult<bool> {
+        for Partition { zones, .. } in new {
+            zones::empty(&self.dev, zones.clone(), stuck).await?;
+            let dead = zones::dead(&self.dev, first_of(zones)).await?;
+            if !dead.is_empty() || zones.clone().any(|zone| stuck.has(zone)) {
+                return Ok(false);
+            }
         }
-        self.change(table).await
+        Ok(true)
     }
 
-    /// Removes a partition. **All that it holds is lost.** Durable when it returns.
+    /// Removes a partition. **All that it holds is lost**, but for the zones that are returned: the drive does not empty them, so what they hold
+    /// can still be read. Durable when it returns.
     ///
     /// # Errors
     /// `Invalid` if there is none of that name, `Device`.
-    pub async fn remove(&mut self, name: &str) -> StoreResult<()> {
+    pub async fn remove(&mut self, name: &str) -> StoreResult<Vec<u32>> {
         let zones = self.find(name)?.zones;
+        let mut stuck = Stuck::default();
         // The superblock of a store first: no half of it is found.
-        reset(&self.dev, zones.start..zones.start + 1).await?;
-        reset(&self.dev, zones).await?;
+        zones::empty(&self.dev, first_of(&zones), &mut stuck).await?;
+        let rest = first_of(&zones).end..zones.end;
+        if !rest.is_empty() {
+            zones::empty(&self.dev, rest, &mut stuck).await?;
+        }
         let left = self.partitions().into_iter().filter(|partition| partition.name != name).collect();
-        self.change(left).await
+        self.change(left).await?;
+        zones::readable(&self.dev, zones).await
     }
 
-    /// A partition as a drive of its own.
+    /// A partition as a drive of its own, with its part of the limits that the drive has now.
     ///
     /// # Errors
-    /// `Invalid` if there is none of that name, `Device`.
+    /// `Invalid` if there is none of that name, or the drive's limits are too low for so many; `Device`.
     pub async fn view(&self, name: &str) -> StoreResult<ZoneRange> {
-        let Partition { zones: Range { start, end }, share, .. } = self.find(name)?;
+        let partition = self.find(name)?;
+        let share = plan::given(self.dev.geometry(), &self.partitions.borrow(), &partition)?;
+        if share != partition.share {
+            tracing::warn!(
+                "partition `{name}` has {share:?} of the drive's limits, which are others than when it was made"
+            );
+        }
+        let Range { start, end } = partition.zones;
         let range = ZoneRange::new(self.dev.clone(), ZoneId(start), end - start, share).await;
         range.map_err(|error| StoreError::caused(StoreErrorKind::Device, error.to_string(), error))
     }
@@ -204,6 +240,11 @@ fn invalid<T>(text: String) -> StoreResult<T> {
     Err(StoreError::new(StoreErrorKind::Invalid, text))
 }
 
+/// Those zones of a partition that a superblock may be in.
+fn first_of(zones: &Range<u32>) -> Range<u32> {
+    zones.start..zones.end.min(zones.start + SUPERZONES)
+}
+
 fn is_short(geometry: &Geometry) -> bool {
     let limits = [geometry.open_zones_max, geometry.active_zones_max];
     limits.into_iter().flatten().any(|limit| limit <= TABLE_SHARE)
@@ -215,23 +256,12 @@ fn log_config(store: StoreId, superzone: ZoneId) -> MetaLogConfig {
 }
 
 async fn refuse_used(dev: &Rc<dyn ZonedDevice>, first: ZoneId) -> StoreResult<()> {
-    let count = dev.geometry().zone_count - first.0;
-    let zones = report_patiently(dev, first, count).await.map_err(device_error)?;
+    let zones = zones::report(dev, first.0..dev.geometry().zone_count).await?;
     let written: u64 = zones.iter().map(|info| info.written.bytes()).sum();
     if written == 0 {
         return Ok(());
     }
     invalid(format!("{} in zones of the drive would be lost: add --force to go on all the same", ByteSize(written)))
-}
-
-/// Resets the zones that hold anything; those that can be written no more are left alone.
-async fn reset(dev: &Rc<dyn ZonedDevice>, zones: Range<u32>) -> StoreResult<()> {
-    let infos = report_patiently(dev, ZoneId(zones.start), zones.end - zones.start).await.map_err(device_error)?;
-    let dead = |state| matches!(state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline);
-    for info in infos.into_iter().filter(|info| !dead(info.state)) {
-        dev.manage(info.zone, ZoneOp::Reset).await.map_err(device_error)?;
-    }
-    dev.flush().await.map_err(device_error)
 }
 
 /// Finds the table of a drive, and writes nothing.
@@ -284,12 +314,4 @@ fn log_error(error: MetaLogError) -> StoreError {
         _ => StoreErrorKind::Device,
     };
     StoreError::caused(kind, format!("the partition table: {error}"), error)
-}
-
-fn device_error(error: DeviceError) -> StoreError {
-    let kind = match error.kind {
-        DeviceErrorKind::Gone => StoreErrorKind::Unavailable,
-        _ => StoreErrorKind::Device,
-    };
-    StoreError::caused(kind, error.to_string(), error)
 }

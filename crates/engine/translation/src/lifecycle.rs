@@ -3,6 +3,7 @@
 //! # Invariants
 //! - TL-CLOSE-1: closing ends also if the file system that holds the drive has no room. Writes that are not written fail then, and so does
 //!   the close if nothing can be journaled. (`a_full_host_does_not_hold_up_a_close`)
+//! - TL-MAPPED-1: what is told of sectors at once takes a bounded time, however many extents they lie in. (`a_dense_map_is_told_of_in_parts`)
 //! - TL-CLOSE-2: no command of a controller's work comes once the volume has closed. (`copies_end_when_the_volume_closes`)
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
-use shingle_store_api::{MappedRun, StoreResult};
+use shingle_store_api::{MAPPED_SECTORS_MIN, MappedRun, StoreResult};
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -20,7 +21,10 @@ use crate::stats::VolumeStats;
 use crate::write::{COPIES, HEAD, TAKEN, of_writes};
 
 /// Sectors whose mapping is looked up in one step.
-const MAPPED_STEP: u64 = 1 << 16;
+const MAPPED_STEP: u64 = MAPPED_SECTORS_MIN;
+
+/// Extents and steps after which an answer ends: nothing else is done meanwhile.
+const MAPPED_LOOKS_MAX: u64 = 1 << 14;
 
 impl Engine {
     /// Takes no more writes, finishes those under way, and writes a checkpoint. (TL-CLOSE-1)
@@ -114,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Runs of sectors of a snapshot, or of the volume, that have a place, and that have none.
+    /// Runs of sectors of a snapshot, or of the volume, that have a place, and that have none: of as many as a bounded time allows. (TL-MAPPED-1)
     ///
     /// # Errors
     /// `Unavailable` if the snapshot is gone.
@@ -137,11 +141,13 @@ impl Engine {
             runs.len() > runs_max
         };
         let state = self.state.borrow();
-        let (mut next, mut full) = (lba, false);
-        while next < end && !full {
+        let (mut next, mut full, mut looks) = (lba, false, 0);
+        while next < end && !full && looks < MAPPED_LOOKS_MAX {
             // A snapshot's extents come from several maps: some at a time, of which most answers need no more.
             let to = end.min(next + MAPPED_STEP);
+            looks += 1;
             state.maps.within(at, next..to, |extent| {
+                looks += 1;
                 full = full || add(next, extent.lba, false) || add(extent.lba, extent.end(), true);
                 next = extent.end();
             })?;

@@ -7,6 +7,7 @@
 //! - RT-OWN-2: a caller that goes away does not undo a call that was begun.
 //! - RT-OWN-3: calls handed in before the owner began to close are still done.
 //! - RT-OWN-4: a question ends as soon as nobody waits for the answer, and its place is free.
+//! - RT-OWN-5: an owner that is to close takes no more calls from then on, also while all its places are taken.
 
 use std::cell::Cell;
 use std::fmt;
@@ -162,10 +163,13 @@ impl<C: 'static> Calls<C> {
     pub async fn serve(mut self, runtime: Runtime, core: Rc<C>, closing: impl Fn(&C) -> &Closing) {
         let places = Arc::new(Semaphore::new(self.places));
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
             let wanted = closing(&core).wanted();
-            let next = select(Box::pin(self.queue.recv()), Box::pin(wanted)).await;
-            let Either::Left((Some(job), _)) = next else { break };
+            let next = async {
+                let place = places.clone().acquire_owned().await.ok()?;
+                Some((self.queue.recv().await?, place))
+            };
+            // Either all callers are gone, or it is to close (RT-OWN-5).
+            let Either::Left((Some((job, place)), _)) = select(Box::pin(next), Box::pin(wanted)).await else { break };
             start(&runtime, &core, job, place);
         }
         // Those in the queue are still served; later ones are told that the owner is gone (RT-OWN-3).
@@ -216,6 +220,55 @@ mod tests {
             serving.await.unwrap();
             assert_eq!(desk.call(add).await, Err(Gone));
             assert_eq!(core.count.get(), 3);
+        })
+        .unwrap();
+    }
+
+    /// RT-OWN-5.
+    #[test]
+    fn an_owner_whose_places_are_taken_takes_no_more_calls_once_it_is_to_close() {
+        crate::real::run(|runtime| async move {
+            let core = Rc::new(Counter::default());
+            let (desk, calls) = Desk::new(1);
+            let serving = runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing));
+            let (end, ended) = oneshot::channel::<()>();
+            let long = desk.begin(move |_| async move { ended.await.is_ok() }).await.unwrap();
+            let add = |core: Rc<Counter>| async move { core.count.set(core.count.get() + 1) };
+            let waits = desk.begin(add).await.unwrap();
+            let mut late = pin!(desk.call(add));
+            for _ in 0..10 {
+                assert!(futures_util::poll!(late.as_mut()).is_pending(), "the queue is full");
+                runtime.yield_now().await;
+            }
+            core.closing.begin();
+            for _ in 0..10 {
+                runtime.yield_now().await;
+            }
+            assert_eq!(futures_util::poll!(late.as_mut()), std::task::Poll::Ready(Err(Gone)));
+            end.send(()).unwrap();
+            assert_eq!((long.await, waits.await), (Ok(true), Ok(())));
+            serving.await.unwrap();
+            assert_eq!(core.count.get(), 1);
+        })
+        .unwrap();
+    }
+
+    /// RT-OWN-3: an owner ends once nobody can call it any more, however full its queue was.
+    #[test]
+    fn an_owner_without_callers_does_what_waits_and_ends() {
+        crate::real::run(|runtime| async move {
+            let core = Rc::new(Counter::default());
+            let (desk, calls) = Desk::new(1);
+            let serving = runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing));
+            let (end, ended) = oneshot::channel::<()>();
+            drop(desk.begin(move |_| async move { drop(ended.await) }).await.unwrap());
+            let add = |core: Rc<Counter>| async move { core.count.set(core.count.get() + 1) };
+            drop(desk.begin(add).await.unwrap());
+            assert!(futures_util::poll!(pin!(desk.begin(add))).is_pending(), "the queue is full");
+            drop(desk);
+            end.send(()).unwrap();
+            serving.await.unwrap();
+            assert_eq!(core.count.get(), 1);
         })
         .unwrap();
     }

@@ -65,11 +65,16 @@ pub trait BlockStore {
     }
 
     /// The sectors of an access, as runs in order that are all mapped or all not: at most `runs_max`, so that the last ones may
-    /// be left out. A store that cannot tell calls all of them mapped.
+    /// be left out. A store that cannot tell calls all of them mapped. One that would have to look at much may end after
+    /// [`MAPPED_SECTORS_MIN`] sectors: callers ask on from there.
     fn mapped(&self, offset: u64, length: u64, _runs_max: usize) -> LocalStoreFuture<'_, Vec<MappedRun>> {
         ready(accessed(self, offset, length).map(|_| vec![MappedRun { offset, length, mapped: true }])).boxed_local()
     }
 }
+
+/// Sectors that [`BlockStore::mapped`] tells of at least, where it is asked for so many, and as many runs: a call takes a bounded time,
+/// however long the access is and in however many pieces it lies.
+pub const MAPPED_SECTORS_MIN: u64 = 1 << 12;
 
 /// Bytes that follow each other, all of them mapped or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ mod object;
 mod types;
 mod upload_id;
 
-pub use block::{BlockStore, Durability, LocalStoreFuture, MappedRun, accessed};
+pub use block::{BlockStore, Durability, LocalStoreFuture, MAPPED_SECTORS_MIN, MappedRun, accessed};
 pub use error::{StoreError, StoreErrorKind, StoreResult};
 pub use file::{FileStore, StoredFile};
 pub use finding::{Finding, NAMES_MAX, Named, Touched};

@@ -1,7 +1,8 @@
 //! Access by the byte to stores of sectors, for clients that were not told of sectors, or do not care.
 //!
 //! A write that ends inside a sector reads it, and writes it back with its own bytes put in. A write that was answered in between
-//! would be undone; so writes of less than sectors are done alone, and those of whole sectors beside each other. (NBD-EDGE-1)
+//! would be undone; so writes of less than sectors are done alone, and those of whole sectors beside each other. (NBD-EDGE-1) Long zeros are
+//! many writes, each by itself. (NBD-EDGE-2)
 
 use bytes::Bytes;
 use shingle_store_api::{BlockStore, Durability, StoreError, StoreErrorKind, StoreResult};
@@ -76,20 +77,37 @@ impl Edges {
         durability: Durability,
         filled: bool,
     ) -> StoreResult<()> {
-        let inner = narrowed(span, store.sector_bytes());
-        if inner == Some(span) {
-            let _beside = self.0.read().await;
-            return zero_sectors(store, span, durability, filled).await;
-        }
-        let _alone = self.0.write().await;
-        let Some(inner) = inner else { return patch(store, span, zeros(span), durability).await };
+        let Some(inner) = narrowed(span, store.sector_bytes()) else {
+            return self.write(store, span, zeros(span), durability).await;
+        };
         let (before, after) = (Span::between(span.offset, inner.offset), Span::between(inner.end(), span.end()));
         if before.length > 0 {
-            patch(store, before, zeros(before), durability).await?;
+            self.write(store, before, zeros(before), durability).await?;
         }
-        zero_sectors(store, inner, durability, filled).await?;
+        self.zero_sectors(store, inner, durability, filled).await?;
         if after.length > 0 {
-            patch(store, after, zeros(after), durability).await?;
+            self.write(store, after, zeros(after), durability).await?;
+        }
+        Ok(())
+    }
+
+    /// Each piece has its turn by itself: one that waits to be alone waits for no more than that (NBD-EDGE-2).
+    async fn zero_sectors(
+        &self,
+        store: &dyn BlockStore,
+        span: Span,
+        durability: Durability,
+        filled: bool,
+    ) -> StoreResult<()> {
+        if !filled {
+            let _beside = self.0.read().await;
+            return store.write_zeros(span.offset, span.length, durability).await;
+        }
+        let mut left = span;
+        while left.length > 0 {
+            let now = Span { length: left.length.min(ZEROS.len() as u64), ..left };
+            self.write(store, now, zeros(now), durability).await?;
+            left = Span::between(now.end(), span.end());
         }
         Ok(())
     }
@@ -117,19 +135,6 @@ async fn patch(store: &dyn BlockStore, span: Span, data: Vec<Bytes>, durability:
         pieces.extend(read(store, after).await?);
     }
     store.write(wide.offset, pieces, durability).await
-}
-
-async fn zero_sectors(store: &dyn BlockStore, span: Span, durability: Durability, filled: bool) -> StoreResult<()> {
-    if !filled {
-        return store.write_zeros(span.offset, span.length, durability).await;
-    }
-    let mut left = span;
-    while left.length > 0 {
-        let now = Span { length: left.length.min(ZEROS.len() as u64), ..left };
-        store.write(now.offset, zeros(now), durability).await?;
-        left = Span::between(now.end(), span.end());
-    }
-    Ok(())
 }
 
 /// Zeros for a span: at most [`ZEROS`] of them.

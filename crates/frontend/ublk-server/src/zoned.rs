@@ -77,11 +77,9 @@ impl ZonedDisk {
 
     /// The part of a read in one zone.
     async fn read_in_zone(&self, at: Lba, length: Blocks, pieces: &mut Vec<Bytes>) -> DeviceResult<()> {
-        let mut written = length;
-        for _ in 0..TRIES {
-            if written == Blocks::ZERO {
-                break;
-            }
+        let (mut written, mut tries) = (length, 0);
+        while written > Blocks::ZERO {
+            tries += 1;
             match self.device.read(at, written).await {
                 Ok(data) => {
                     pieces.push(data);
@@ -89,7 +87,7 @@ impl ZonedDisk {
                 }
                 // The pointer is asked for by trying: a report before the read may be of another time.
                 Err(error) => match error.violation() {
-                    Some(Violation::PastWritePointer { write_pointer, .. }) => {
+                    Some(Violation::PastWritePointer { write_pointer, .. }) if tries < TRIES => {
                         let below = Blocks(write_pointer.0.saturating_sub(at.0));
                         // Less at each try, so that it ends.
                         written = below.min(Blocks(written.0.saturating_sub(1)));

@@ -228,3 +228,27 @@ fn a_read_of_a_zone_that_changes_gives_bytes_that_were_there_or_zeros() {
     let emptied = found(|inner| inner.manage_now(ZoneId(1), ZoneOp::Reset).unwrap());
     assert_eq!(emptied, [zeros.clone(), zeros].concat());
 }
+
+/// UB-READ-1: a read whose zone changes at each try fails; no bytes behind it move to its place.
+#[test]
+fn a_read_that_never_comes_to_an_end_fails_as_a_whole() {
+    real::run(|_| async move {
+        let geometry = Geometry { zone_size: Blocks(1024), zone_capacity: Blocks(1024), ..geometry() };
+        let inner = MemoryDevice::new(geometry);
+        inner.write_now(Lba(1024), vec![stamped(600, 7)]).unwrap();
+        // Less is there at each try, but never so little as was found.
+        let change = |inner: &MemoryDevice| {
+            let left = inner.zone(ZoneId(1)).written.0.saturating_sub(2);
+            inner.manage_now(ZoneId(1), ZoneOp::Reset).unwrap();
+            inner.write_now(Lba(1024), vec![stamped(left, 7)]).unwrap();
+        };
+        let disk = ZonedDisk::new(Rc::new(Restless { inner, change }), false, false);
+        let length = 700 * BLOCK;
+        let done = disk.execute(UblkCommand::Read { at: 1024 * BLOCK, length }, Bytes::new()).await;
+        match done {
+            Ok(Done::Data(pieces)) => panic!("{} bytes of {length} came", pieces.concat().len()),
+            done => assert_eq!(errno(done), libc::EIO),
+        }
+    })
+    .unwrap();
+}

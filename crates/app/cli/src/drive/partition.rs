@@ -231,12 +231,21 @@ impl Remove {
         let device = device::open(&drive, rt).await?;
         let mut table = PartitionTable::open(rt, &device).await.map_err(failed)?;
         let part = table.find(&name).map_err(failed)?;
-        let view: Rc<dyn ZonedDevice> = Rc::new(table.view(&name).await.map_err(failed)?);
-        let what = device::data_on(&view).await?.unwrap_or_else(|| "nothing was written to it".to_owned());
+        let what = match table.view(&name).await {
+            Ok(view) => {
+                let view: Rc<dyn ZonedDevice> = Rc::new(view);
+                device::data_on(&view).await?.unwrap_or_else(|| "nothing was written to it".to_owned())
+            }
+            // One that cannot be opened beside the others can be removed all the same.
+            Err(error) => error.message,
+        };
         confirm(self.yes, &format!("{}: {what}: all that it holds will be lost", self.partition.display()))?;
-        drop(view);
-        table.remove(&name).await.map_err(failed)?;
+        let kept = table.remove(&name).await.map_err(failed)?;
         say!("{}: partition {name} is removed, {} are free", drive.display(), zones(&part.zones));
+        if !kept.is_empty() {
+            let kept: Vec<_> = kept.iter().map(u32::to_string).collect();
+            note!("the drive does not empty zones {}: what they hold can still be read", kept.join(", "));
+        }
         Ok(())
     }
 }

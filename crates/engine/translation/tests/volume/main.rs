@@ -13,6 +13,7 @@ mod host_full;
 mod idle_frontiers;
 mod limits;
 mod lives;
+mod mapped;
 mod model;
 mod smaller;
 mod snapshots;

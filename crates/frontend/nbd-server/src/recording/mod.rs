@@ -14,6 +14,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem;
+use std::ops::Range;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use shingle_block_trace::TraceError;
 use shingle_block_trace::blocks::BlockTraceWriter;
-use shingle_block_trace::io::{Io, IoKind};
+use shingle_block_trace::io::{Io, IoKind, LENGTH_MAX};
 use shingle_block_trace::recorder::{Recorder, Request};
 use shingle_store_api::Durability;
 use tokio::sync::oneshot;
@@ -71,10 +72,10 @@ struct State {
     closing: bool,
 }
 
-/// A request that was noted.
+/// A request that was noted, as I/Os of these numbers.
 pub(crate) struct Noted {
     notes: Arc<Notes>,
-    number: u64,
+    numbers: Range<u64>,
 }
 
 impl Recording {
@@ -165,17 +166,22 @@ impl Notes {
         if state.closing {
             return None;
         }
-        // Under the lock, so that times are in the order of numbers.
-        let number = state.recorder.came(self.now(), request)?;
+        // Under the lock, so that times are in the order of numbers, and those of one request follow each other.
+        let now = self.now();
+        let mut numbers = 0..0;
+        for part in parts(request) {
+            let number = state.recorder.came(now, part)?;
+            numbers = if numbers.is_empty() { number..number + 1 } else { numbers.start..number + 1 };
+        }
         self.collect(&mut state);
-        Some(Noted { notes: self.clone(), number })
+        Some(Noted { notes: self.clone(), numbers })
     }
 
-    fn answered(&self, number: u64) {
+    fn answered(&self, numbers: Range<u64>) {
         let mut state = self.state();
         if !state.closing {
             let now = self.now();
-            state.recorder.answered(now, number);
+            numbers.for_each(|number| state.recorder.answered(now, number));
             self.collect(&mut state);
         }
     }
@@ -263,9 +269,24 @@ fn request(order: Order) -> Option<Request> {
     }
 }
 
+/// A request as I/Os that a trace can have: it has no write that is longer than [`LENGTH_MAX`], and zeros that take their room may be. Each part
+/// ends where a multiple of that does, so that it stays as short with the whole of its first and last sectors.
+fn parts(request: Request) -> impl Iterator<Item = Request> {
+    let end = request.offset.saturating_add(request.length);
+    let whole = request.kind != IoKind::Write || request.length == 0;
+    let mut next = Some(request.offset);
+    std::iter::from_fn(move || {
+        let offset = next.take()?;
+        let border = (offset / LENGTH_MAX + 1).saturating_mul(LENGTH_MAX);
+        let until = if whole || border >= end { end } else { border };
+        next = (until < end).then_some(until);
+        Some(Request { offset, length: until - offset, ..request })
+    })
+}
+
 impl Noted {
     pub(crate) fn answered(self) {
-        self.notes.answered(self.number);
+        self.notes.answered(self.numbers);
     }
 }
 

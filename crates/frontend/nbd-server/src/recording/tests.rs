@@ -20,9 +20,13 @@ impl Scratch {
     }
 
     fn ios(&self) -> Vec<Io> {
+        self.ios_of(SIZE)
+    }
+
+    fn ios_of(&self, size: u64) -> Vec<Io> {
         let trace = MultiGzDecoder::new(BufReader::new(File::open(&self.0).unwrap()));
         let trace = BlockTrace::read(Box::new(BufReader::new(trace))).unwrap();
-        assert_eq!((trace.head().name.as_str(), trace.head().size), ("disk", SIZE));
+        assert_eq!((trace.head().name.as_str(), trace.head().size), ("disk", size));
         trace.map(Result::unwrap).collect()
     }
 }
@@ -107,6 +111,38 @@ async fn requests_of_all_kinds_are_read_back_as_they_came() {
         [(IoKind::Trim, false, false), (IoKind::Zero, false, false), (written, true, false), (flush, false, true)]
     );
     assert_eq!((ios[6].after.as_slice(), ios[0].offset, ios[0].length), (&[5][..], 8192, 4096));
+}
+
+/// NBD-REC-2: zeros that are to take their room are writes, and those of a trace are shorter than a client may ask for.
+#[tokio::test]
+async fn zeros_of_any_length_that_take_their_room_are_in_it_as_writes() {
+    let (file, gib) = (Scratch::new("zeros.trace.gz"), 1 << 30);
+    let recording = Recording::begin(&file.0, "disk", 8 * gib).unwrap();
+    let notes = recording.notes();
+    let longest = u64::from(u32::MAX);
+    let asked =
+        [(0, gib), (4096, gib), (700, longest), (5 * gib - 1, 2), (3 * gib, 4096), (8 * gib - longest, longest)];
+    for (offset, length) in asked {
+        let order = Order::Zero { span: Span { offset, length }, durability: Durability::Durable, filled: true };
+        let noted = notes.came(order).unwrap_or_else(|| panic!("{length} bytes of zeros at {offset} are not noted"));
+        noted.answered();
+    }
+    recording.finish().await;
+    let ios = file.ios_of(8 * gib);
+    let mut rest = ios.iter();
+    for (offset, length) in asked {
+        let (start, end) = (offset / 512 * 512, (offset + length).next_multiple_of(512));
+        let mut at = start;
+        while at < end {
+            let io = rest.next().expect("all bytes are in it");
+            assert_eq!((io.kind, io.fua, io.took.is_some()), (IoKind::Write, true, true));
+            // A sector that two parts have is in both.
+            assert!(io.offset <= at && io.offset + io.length > at && at - io.offset < 512, "{io:?} at {at}");
+            at = io.offset + io.length;
+        }
+        assert_eq!(at, end, "{length} bytes at {offset}");
+    }
+    assert_eq!(rest.next(), None);
 }
 
 /// NBD-REC-1 and NBD-REC-2.

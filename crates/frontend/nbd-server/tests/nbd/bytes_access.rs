@@ -91,3 +91,35 @@ async fn a_write_of_a_sector_is_not_undone_by_one_of_its_parts() {
     assert!(sector[10..].iter().all(|byte| *byte == 2), "the later bytes of the sector are the second write's");
     assert_eq!(sector[..10], [2; 10], "it came later");
 }
+
+/// NBD-EDGE-2.
+#[tokio::test]
+async fn zeros_that_take_their_room_hold_up_no_other_write() {
+    let (harness, mut first) = untold().await;
+    let mut second = harness.untold().await;
+    first.write(0, &[7; 4096]).await;
+    for (offset, length) in [(100, 32 << 20), (4096, 32 << 20)] {
+        // They wait half-way.
+        harness.volume.control.gate.send_replace(8 << 20..9 << 20);
+        let before = harness.volume.control.held.load(Relaxed);
+        first.send((ZEROES, 2), 1, offset, length, &[]).await;
+        until(|| harness.volume.control.held.load(Relaxed) > before).await;
+        let others = async {
+            second.write(40 << 20, &[1; 4096]).await;
+            assert_eq!(second.ask((TRIM, 0), 42 << 20, 4096, &[]).await, 0);
+            // One that is to be alone waits for the piece that is under way, and for none that comes behind.
+            second.send((WRITE, 0), 2, (40 << 20) + 5000, 100, &[2; 100]).await;
+            assert_eq!(second.read(50 << 20, 4096).await, [0; 4096]);
+            harness.volume.control.gate.send_replace(20 << 20..21 << 20);
+            assert_eq!(second.errno(2).await, 0);
+        };
+        let answered = tokio::time::timeout(std::time::Duration::from_secs(10), others).await;
+        assert!(answered.is_ok(), "zeros from {offset} on hold up all writes");
+        harness.volume.control.gate.send_replace(0..0);
+        assert_eq!(first.errno(1).await, 0);
+    }
+    let (edge, end) = (first.read(0, 4096).await, first.read((32 << 20) - 4096, 8192).await);
+    assert_eq!(edge, [[7; 100].as_slice(), &[0; 3996]].concat());
+    assert_eq!(end, [0; 8192]);
+    assert_eq!(second.read((40 << 20) + 5000, 100).await, [2; 100]);
+}

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_store_api::{Durability, MappedRun};
+use shingle_store_api::{Durability, MAPPED_SECTORS_MIN, MappedRun};
 
 use super::sector::{fill, written_by};
 use super::versions::{Rules, Tick, Versions, ZEROS};
@@ -181,7 +181,8 @@ impl State {
             }
             at += run.length;
         }
-        if at < end && runs.len() < runs_max {
+        let enough = (at / sector).saturating_sub(sectors.start) >= MAPPED_SECTORS_MIN;
+        if at < end && runs.len() < runs_max && !enough {
             return Err(format!("{} runs end at {at}, before {end}, with room for more", runs.len()));
         }
         let unmapped = runs.iter().filter(|run| !run.mapped);
