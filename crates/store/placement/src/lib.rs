@@ -18,8 +18,11 @@
 //! - PL-PLC-3: conditions are checked against the object that everyone sees, and hold until the commit.
 //! - PL-PLC-6: a site that does not answer stops its own buckets alone. A bucket is noted before it is made on a site; a
 //!   site without notes that was never open could have any bucket.
+//! - PL-PLC-7: a delete that is acknowledged is final on every site of its bucket, also where an earlier put failed and may have
+//!   landed. `a_delete_after_a_put_that_may_have_landed_on_any_site_is_final`.
 //!
-//! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that do not answer; `tests/moves.rs` for keys that go from store to store and callers that go away.
+//! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that do not answer; `tests/unsure.rs` for calls that failed and may have
+//! happened; `tests/moves.rs` for keys that go from store to store and callers that go away.
 
 mod keys;
 mod merge;

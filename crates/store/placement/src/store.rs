@@ -153,10 +153,12 @@ impl Placement {
         }
         let found = self.shared.found(&spots, &key).await?;
         condition.check(found.last().map(|(_, info)| info.etag.as_str()))?;
+        // Also where nothing was found: a put that failed there may have landed, unseen until that site's next start. (PL-PLC-7)
+        let without = spots.iter().filter(|spot| found.iter().all(|(with, _)| with != *spot));
         // The object that everyone sees goes last: no older one comes back.
         let mut any = false;
-        for (spot, _) in found {
-            any |= self.shared.store(&spot)?.delete(&spot.bucket, &key).await?;
+        for spot in without.chain(found.iter().map(|(spot, _)| spot)) {
+            any |= if_there(self.shared.store(spot)?.delete(&spot.bucket, &key).await)?.unwrap_or(false);
         }
         Ok(any)
     }
