@@ -20,6 +20,8 @@
 //!   site without notes that was never open could have any bucket.
 //! - PL-PLC-7: a delete that is acknowledged is final on every site of its bucket, also where an earlier put failed and may have
 //!   landed. `a_delete_after_a_put_that_may_have_landed_on_any_site_is_final`.
+//! - PL-PLC-8: a bucket whose deletion failed on a site can be deleted to its end or made anew, whether its site has it yet or not.
+//!   `a_bucket_whose_deletion_failed_can_be_deleted_and_made_anew`.
 //!
 //! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that do not answer; `tests/unsure.rs` for calls that failed and may have
 //! happened; `tests/moves.rs` for keys that go from store to store and callers that go away.
