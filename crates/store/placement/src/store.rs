@@ -182,7 +182,7 @@ impl Placement {
 
     /// A listing that no key moved through. (PL-PLC-4)
     async fn list_all(&self, bucket: String, request: ListRequest) -> StoreResult<Listing> {
-        let moves = &self.shared.moves;
+        let moves = self.shared.moves.of(&bucket);
         let before = moves.begun();
         let listing = self.list_once(&bucket, &request).await?;
         if moves.begun() == before {

@@ -79,7 +79,8 @@ impl Shared {
         }
         let mut info = make(commit).await?;
         if !others.is_empty() {
-            let _moving = self.moves.begin().await;
+            let moves = self.moves.of(bucket);
+            let _moving = moves.begin().await;
             for other in others {
                 self.store(&other)?.delete(&other.bucket, key).await?;
             }

@@ -30,7 +30,12 @@ struct Unsure {
 
 impl Unsure {
     fn new() -> Self {
-        Self { inner: Arc::new(MemoryStore::new(1 << 30)), unseen: Unseen::default(), fails: Arc::default(), refuses: Arc::default() }
+        Self {
+            inner: Arc::new(MemoryStore::new(1 << 30)),
+            unseen: Unseen::default(),
+            fails: Arc::default(),
+            refuses: Arc::default(),
+        }
     }
 
     /// What landed is seen from now on.
