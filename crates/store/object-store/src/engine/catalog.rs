@@ -2,10 +2,8 @@
 
 use std::rc::Rc;
 
-use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Limits, Names, Part};
-use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
-};
+use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Failed, Limits, Names, Part};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
 
 use crate::client::Link;
 use crate::client::direct::Begun;
@@ -81,10 +79,6 @@ impl Catalog for Core {
         Core::working(self)
     }
 
-    fn may_have_happened(&self, error: &StoreError) -> bool {
-        error.kind != StoreErrorKind::NoSpace
-    }
-
     async fn object(&self, bucket: &str, key: &str, parts: bool) -> StoreResult<Option<ObjectInfo>> {
         loop {
             let Some((item, record)) = self.find(bucket, key).await? else { return Ok(None) };
@@ -147,10 +141,10 @@ impl Catalog for Core {
 
     async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> StoreResult<()> {
         let body = Body::BucketCreate { bucket: bucket.to_owned(), created_unix_ns };
-        self.log(Class::System, self.next_number(), body).await
+        Ok(self.log(Class::System, self.next_number(), body).await?)
     }
 
-    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> StoreResult<()> {
+    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
         let body = Body::BucketDelete { bucket: bucket.to_owned() };
         self.log(Class::System, self.next_number(), body).await
     }
@@ -208,7 +202,7 @@ impl Catalog for Core {
     }
 
     async fn end_upload(self: &Rc<Self>, (.., id): (String, String, UploadId)) -> StoreResult<()> {
-        self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await
+        Ok(self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await?)
     }
 }
 
