@@ -299,7 +299,7 @@ impl Core {
             }
         };
         if overhead > 0 {
-            let (views, _) = self.views(Class::User, 0, |_| true);
+            let (views, _) = self.views(Class::User, 0, |drive| !drive.is_bad(now));
             self.charge(views, number, overhead);
         }
     }
