@@ -13,6 +13,7 @@ use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::listing::list;
 use crate::engine::objects::{Written, sizes_of};
+use crate::engine::reading::Missed;
 use crate::engine::uploads::{find_upload, list_uploads, parts};
 use crate::errors::from_record;
 use crate::format::{BlobRef, Body};
@@ -80,12 +81,16 @@ impl Catalog for Core {
     }
 
     async fn object(&self, bucket: &str, key: &str, parts: bool) -> StoreResult<Option<ObjectInfo>> {
+        let mut missed = Missed::default();
         loop {
             let Some((item, record)) = self.find(bucket, key).await? else { return Ok(None) };
             let mut part_sizes = Vec::new();
             if parts && record.large {
                 // Gone between the two reads: look for the version that replaced it.
-                let Some(manifest) = self.manifest(item.version).await? else { continue };
+                let Some(manifest) = self.manifest(item.version).await? else {
+                    missed.note(item.version, item.location)?;
+                    continue;
+                };
                 part_sizes = sizes_of(&manifest);
             }
             return Ok(Some(record.attributes.info(key, item.version, record.size, part_sizes)));
