@@ -5,7 +5,8 @@
 //! - BK-PART-1: of the parts that were sent for one number the last that is acknowledged is the part: one is committed at a time.
 //! - BK-BEGIN-1: a put begins on its caller's thread only under names that the store takes, in a bucket that is there at some moment of the
 //!   call; the commit looks for the bucket again, behind its gate. `a_put_begins_without_the_owner_only_where_it_may`.
-//! - BK-GONE-1: a bucket whose deletion may have happened takes no more writes.
+//! - BK-GONE-1: a bucket whose deletion may have happened takes no more writes. It can be deleted again, and is gone for good if that succeeds.
+//!   A deletion that failed before anything was written changes nothing.
 
 use std::rc::Rc;
 
@@ -54,7 +55,7 @@ pub(crate) async fn create_bucket<C: Catalog>(core: Rc<C>, bucket: String) -> St
 }
 
 async fn require_empty<C: Catalog>(core: &Rc<C>, bucket: &str) -> StoreResult<()> {
-    core.names().require(bucket)?;
+    core.names().require_or_in_doubt(bucket)?;
     if core.is_empty(bucket).await? {
         return Ok(());
     }
@@ -68,12 +69,17 @@ pub(crate) async fn delete_bucket<C: Catalog>(core: Rc<C>, bucket: String) -> St
     require_empty(&core, &bucket).await?;
     let _gate = core.names().bucket(&bucket).await;
     require_empty(&core, &bucket).await?;
-    let deleted = core.drop_bucket(&bucket).await;
-    // After a failure the next start may find that it is gone. Nothing more is written to it then; it can be created anew. (BK-GONE-1)
-    if deleted.as_ref().err().is_none_or(|error| core.may_have_happened(error)) {
-        core.names().remove(&bucket);
+    match core.drop_bucket(&bucket).await {
+        Ok(()) => core.names().remove(&bucket),
+        Err(failed) => {
+            // The next start may find that it is gone. Nothing more is written to it; it can be created anew. (BK-GONE-1)
+            if failed.may_have_happened {
+                core.names().doubt(&bucket);
+            }
+            return Err(failed.error);
+        }
     }
-    deleted
+    Ok(())
 }
 
 pub(crate) async fn bucket<C: Catalog>(core: Rc<C>, bucket: String) -> StoreResult<BucketInfo> {

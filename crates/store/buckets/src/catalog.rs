@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, ObjectReader, StoreError, StoreResult, StoreUsage, UploadId, UploadListing,
+    ListRequest, Listing, ObjectInfo, ObjectReader, StoreResult, StoreUsage, UploadId, UploadListing,
 };
 
 use crate::attributes::Attributes;
 use crate::entrance::Door;
+use crate::failed::Failed;
 use crate::known::Buckets;
 use crate::limits::Limits;
 use crate::names::Names;
@@ -120,9 +121,6 @@ pub trait Catalog: Blobs {
         Ok(())
     }
 
-    /// A change that failed so may have happened all the same.
-    fn may_have_happened(&self, error: &StoreError) -> bool;
-
     /// The present version of an object; with `parts`, the sizes of its parts as well.
     fn object(&self, bucket: &str, key: &str, parts: bool) -> impl Future<Output = StoreResult<Option<ObjectInfo>>>;
 
@@ -154,8 +152,8 @@ pub trait Catalog: Blobs {
     /// Creates a bucket.
     fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> impl Future<Output = StoreResult<()>>;
 
-    /// Deletes a bucket.
-    fn drop_bucket(self: &Rc<Self>, bucket: &str) -> impl Future<Output = StoreResult<()>>;
+    /// Deletes a bucket; again, if it failed before and may have happened.
+    fn drop_bucket(self: &Rc<Self>, bucket: &str) -> impl Future<Output = Result<(), Failed>>;
 
     /// Makes bytes the object.
     fn put(

@@ -4,7 +4,8 @@
 //! - BK-LOCK-1: locks are taken in the order bucket, key, upload, part, so that no two calls wait for each other.
 //! - BK-LOCK-2: a bucket that was found under its gate stays until the gate is let go.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use shingle_runtime::locks::{Guard, Locks};
@@ -19,6 +20,8 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Default)]
 pub struct Names {
     buckets: Buckets,
+    /// Buckets that are not there any more, whose deletion failed and may have happened. (BK-GONE-1)
+    in_doubt: RefCell<BTreeSet<String>>,
     /// Held shared by those who write to a bucket, exclusively by those who create or delete it.
     gates: Rc<Locks>,
     /// Held by those who change a key.
@@ -50,6 +53,11 @@ impl Names {
         self.buckets.look().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
+    /// As [`Names::require`], also of a bucket whose deletion may have happened.
+    pub(crate) fn require_or_in_doubt(&self, bucket: &str) -> StoreResult<()> {
+        if self.in_doubt.borrow().contains(bucket) { Ok(()) } else { self.require(bucket).map(drop) }
+    }
+
     /// Fails if there is such a bucket.
     ///
     /// # Errors
@@ -73,10 +81,19 @@ impl Names {
 
     /// The bucket is there from now on.
     pub fn add(&self, bucket: &str, created_unix_ns: u64) {
+        self.in_doubt.borrow_mut().remove(bucket);
         self.buckets.change().insert(bucket.to_owned(), created_unix_ns);
     }
 
+    /// The bucket is gone.
     pub(crate) fn remove(&self, bucket: &str) {
+        self.in_doubt.borrow_mut().remove(bucket);
+        self.buckets.change().remove(bucket);
+    }
+
+    /// The bucket may be gone: it is not there until it is made anew. (BK-GONE-1)
+    pub(crate) fn doubt(&self, bucket: &str) {
+        self.in_doubt.borrow_mut().insert(bucket.to_owned());
         self.buckets.change().remove(bucket);
     }
 

@@ -1,27 +1,27 @@
 //! One change of a key at a time.
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// Locks; keys share them, which costs a wait now and then. A task that holds one takes no other.
-const LOCKS: usize = 1024;
+use crate::named::{InUse, Named};
 
-/// Locks by key: one change of a key at a time.
-pub(crate) struct KeyLocks(Vec<Mutex<()>>);
+type Key = (String, String);
 
-impl Default for KeyLocks {
-    fn default() -> Self {
-        Self((0..LOCKS).map(|_| Mutex::default()).collect())
-    }
+/// A lock for each key that is being changed: a change that waits for its site holds up no other key (PL-PLC-6). First come, first served.
+/// A task that holds one takes no other.
+#[derive(Default)]
+pub(crate) struct KeyLocks(Named<Key, Mutex<()>>);
+
+/// The turn of one who changes a key.
+pub(crate) struct KeyTurn<'a> {
+    _held: OwnedMutexGuard<()>,
+    // After the guard: nobody gets another lock of that key before this one is free.
+    _of: InUse<'a, Key, Mutex<()>>,
 }
 
 impl KeyLocks {
     /// Waits until nobody changes that key.
-    pub(crate) async fn take(&self, bucket: &str, key: &str) -> Option<MutexGuard<'_, ()>> {
-        // FNV-1a.
-        let bytes = bucket.bytes().chain([0]).chain(key.bytes());
-        let hash = bytes
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        let lock = self.0.get(hash as usize % LOCKS)?;
-        Some(lock.lock().await)
+    pub(crate) async fn take(&self, bucket: &str, key: &str) -> KeyTurn<'_> {
+        let of = self.0.of((bucket.to_owned(), key.to_owned()));
+        KeyTurn { _held: of.share().lock_owned().await, _of: of }
     }
 }

@@ -46,7 +46,7 @@ pub struct Noted {
 }
 
 /// A bucket's name on a site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub(crate) site: usize,
     pub(crate) bucket: String,
@@ -61,6 +61,8 @@ struct Buckets {
     created: BTreeMap<String, u64>,
     /// Sites whose buckets are not known yet: they could have any. (PL-PLC-6)
     unknown: BTreeSet<usize>,
+    /// Spots whose deletion failed: their sites may have them or not. (PL-PLC-8)
+    in_doubt: BTreeSet<Spot>,
 }
 
 impl Buckets {
@@ -81,6 +83,7 @@ impl Buckets {
         }
         self.spots.retain(|_, spots| !spots.is_empty());
         self.unknown.remove(&site);
+        self.in_doubt.retain(|spot| spot.site != site);
     }
 }
 
@@ -219,7 +222,11 @@ impl Shared {
 
     pub(crate) fn add(&self, bucket: &str, spot: Spot) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        buckets.spots.entry(bucket.to_owned()).or_default().push(spot);
+        buckets.in_doubt.remove(&spot);
+        let spots = buckets.spots.entry(bucket.to_owned()).or_default();
+        if !spots.contains(&spot) {
+            spots.push(spot);
+        }
     }
 
     pub(crate) fn remove(&self, bucket: &str, spot: &Spot) {
@@ -227,6 +234,7 @@ impl Shared {
             notes.remove(&site.name, &spot.bucket);
         }
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.in_doubt.remove(spot);
         if let Some(spots) = buckets.spots.get_mut(bucket) {
             spots.retain(|other| other != spot);
             if spots.is_empty() {
@@ -235,20 +243,35 @@ impl Shared {
         }
     }
 
+    /// The deletion of a spot failed, and may have happened.
+    pub(crate) fn doubt(&self, spot: &Spot) {
+        self.buckets.write().unwrap_or_else(PoisonError::into_inner).in_doubt.insert(spot.clone());
+    }
+
+    pub(crate) fn is_in_doubt(&self, spot: &Spot) -> bool {
+        self.buckets.read().unwrap_or_else(PoisonError::into_inner).in_doubt.contains(spot)
+    }
+
+    /// True of a guest that is to be made before it is written to. A home is made by those who make the bucket.
+    pub(crate) fn is_to_be_made(&self, spot: &Spot) -> bool {
+        !is_home(&spot.bucket) && self.is_in_doubt(spot)
+    }
+
     /// Spot for new objects of `bucket` on site `target`, or on its home; makes a guest there if need be.
     pub(crate) async fn spot_for(&self, bucket: &str, target: Option<usize>) -> StoreResult<Spot> {
         let on = |spots: Vec<Spot>| match target {
             None => spots.into_iter().next(),
             Some(target) => spots.into_iter().find(|spot| spot.site == target),
         };
-        if let Some(spot) = on(self.spots(bucket)?) {
+        if let Some(spot) = on(self.spots(bucket)?).filter(|spot| !self.is_to_be_made(spot)) {
             return Ok(spot);
         }
         let _changing = self.changing.lock().await;
-        if let Some(spot) = on(self.spots(bucket)?) {
-            return Ok(spot);
-        }
-        let spot = Spot { site: target.unwrap_or(0), bucket: guest_of(bucket) };
+        let spot = match on(self.spots(bucket)?) {
+            Some(spot) if !self.is_to_be_made(&spot) => return Ok(spot),
+            Some(spot) => spot,
+            None => Spot { site: target.unwrap_or(0), bucket: guest_of(bucket) },
+        };
         match self.make(&spot).await {
             Ok(_) => {}
             Err(error) if error.kind == StoreErrorKind::BucketExists => {}

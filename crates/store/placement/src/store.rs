@@ -67,6 +67,7 @@ impl Placement {
     async fn make_bucket(&self, bucket: String) -> StoreResult<BucketInfo> {
         let _changing = self.shared.changing.lock().await;
         match self.shared.spots(&bucket) {
+            Ok(spots) if self.is_half_deleted(&spots).await? => self.remove_spots(&bucket, &spots).await?,
             Ok(_) => {
                 return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
             }
@@ -85,18 +86,34 @@ impl Placement {
 
     async fn remove_bucket(&self, bucket: String) -> StoreResult<()> {
         let _changing = self.shared.changing.lock().await;
+        let spots = self.shared.spots(&bucket)?;
+        self.remove_spots(&bucket, &spots).await
+    }
+
+    async fn remove_spots(&self, bucket: &str, spots: &[Spot]) -> StoreResult<()> {
         // Guests go first: the rest of a bucket is never without a home.
-        for spot in self.shared.spots(&bucket)?.iter().rev() {
+        for spot in spots.iter().rev() {
             match self.shared.store(spot)?.delete_bucket(&spot.bucket).await {
-                Ok(()) => self.shared.remove(&bucket, spot),
+                Ok(()) => self.shared.remove(bucket, spot),
+                // It went when it was deleted before, although that failed.
+                Err(error) if error.kind == StoreErrorKind::NoSuchBucket => self.shared.remove(bucket, spot),
                 Err(error) if error.kind == StoreErrorKind::BucketNotEmpty => {
                     let message = format!("bucket `{bucket}` holds objects or uploads");
                     return Err(StoreError::new(StoreErrorKind::BucketNotEmpty, message));
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.shared.doubt(spot);
+                    return Err(error);
+                }
             }
         }
         Ok(())
+    }
+
+    /// True of a bucket whose deletion failed, and whose home is gone: it is made anew once the rest of it is gone, too. (PL-PLC-8)
+    async fn is_half_deleted(&self, spots: &[Spot]) -> StoreResult<bool> {
+        let Some(home) = spots.first().filter(|home| self.shared.is_in_doubt(home)) else { return Ok(false) };
+        Ok(if_there(self.shared.store(home)?.bucket(&home.bucket).await)?.is_none())
     }
 
     /// The object that everyone sees, and its spot.
@@ -153,17 +170,19 @@ impl Placement {
         }
         let found = self.shared.found(&spots, &key).await?;
         condition.check(found.last().map(|(_, info)| info.etag.as_str()))?;
+        // Also where nothing was found: a put that failed there may have landed, unseen until that site's next start. (PL-PLC-7)
+        let without = spots.iter().filter(|spot| found.iter().all(|(with, _)| with != *spot));
         // The object that everyone sees goes last: no older one comes back.
         let mut any = false;
-        for (spot, _) in found {
-            any |= self.shared.store(&spot)?.delete(&spot.bucket, &key).await?;
+        for spot in without.chain(found.iter().map(|(spot, _)| spot)) {
+            any |= if_there(self.shared.store(spot)?.delete(&spot.bucket, &key).await)?.unwrap_or(false);
         }
         Ok(any)
     }
 
     /// A listing that no key moved through. (PL-PLC-4)
     async fn list_all(&self, bucket: String, request: ListRequest) -> StoreResult<Listing> {
-        let moves = &self.shared.moves;
+        let moves = self.shared.moves.of(&bucket);
         let before = moves.begun();
         let listing = self.list_once(&bucket, &request).await?;
         if moves.begun() == before {

@@ -40,7 +40,8 @@ impl Shared {
                 let _turn = self.turns.take(bucket, &object.key).await;
                 let mut found = self.found(spots, &object.key).await?;
                 found.pop();
-                let _moving = self.moves.begin().await;
+                let moves = self.moves.of(bucket);
+                let _moving = moves.begin().await;
                 for (spot, _) in found {
                     self.store(&spot)?.delete(&spot.bucket, &object.key).await?;
                     removed += 1;

@@ -62,7 +62,7 @@ impl Shared {
     ) -> StoreResult<ObjectInfo> {
         let _turn = self.turns.take(bucket, key).await;
         let mut spots = self.spots(bucket)?;
-        if !spots.contains(spot) {
+        if !spots.contains(spot) || self.is_to_be_made(spot) {
             // A caller tried to delete the bucket meanwhile: its guest was empty and is gone.
             self.spot_for(bucket, Some(spot.site)).await?;
             spots = self.spots(bucket)?;
@@ -79,7 +79,8 @@ impl Shared {
         }
         let mut info = make(commit).await?;
         if !others.is_empty() {
-            let _moving = self.moves.begin().await;
+            let moves = self.moves.of(bucket);
+            let _moving = moves.begin().await;
             for other in others {
                 self.store(&other)?.delete(&other.bucket, key).await?;
             }

@@ -11,7 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
-use shingle_buckets::{Attributes, Blobs, Body, Catalog, Chosen, Client, Door, Limits, Met, Names, Page, Part, Start};
+use shingle_buckets::{
+    Attributes, Blobs, Body, Catalog, Chosen, Client, Door, Failed, Limits, Met, Names, Page, Part, Start,
+};
 use shingle_store_api::{
     ListRequest, Listing, ObjectInfo, ObjectReader, ObjectStore, StoreError, StoreErrorKind, StoreFuture, StoreResult,
     StoreUsage, UploadId, UploadInfo, UploadListing, forward,
@@ -202,10 +204,6 @@ impl Catalog for Memory {
         1
     }
 
-    fn may_have_happened(&self, _error: &StoreError) -> bool {
-        false
-    }
-
     async fn object(&self, bucket: &str, key: &str, _parts: bool) -> StoreResult<Option<ObjectInfo>> {
         let found = self.maps.borrow().objects.get(&(bucket.to_owned(), key.to_owned())).cloned();
         Ok(found.map(|stored| stored.info.clone()))
@@ -292,7 +290,7 @@ impl Catalog for Memory {
         Ok(())
     }
 
-    async fn drop_bucket(self: &Rc<Self>, _bucket: &str) -> StoreResult<()> {
+    async fn drop_bucket(self: &Rc<Self>, _bucket: &str) -> Result<(), Failed> {
         Ok(())
     }
 

@@ -3,10 +3,8 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Limits, Names, Part};
-use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
-};
+use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
 
 use super::objects::Written;
 use super::{Core, object_info, size_of};
@@ -65,10 +63,6 @@ impl Catalog for Core {
         self.options.part_bytes_min
     }
 
-    fn may_have_happened(&self, error: &StoreError) -> bool {
-        !matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::Invalid)
-    }
-
     async fn object(&self, bucket: &str, key: &str, _parts: bool) -> StoreResult<Option<ObjectInfo>> {
         let found = self.find_object(bucket, key)?;
         Ok(found.map(|(object, record)| object_info(key, &object, record)))
@@ -125,8 +119,8 @@ impl Catalog for Core {
         self.store.put(names::bucket(bucket), Bytes::new(), record).await.map(drop).map_err(from_array)
     }
 
-    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> StoreResult<()> {
-        self.store.delete(names::bucket(bucket)).await.map(drop).map_err(from_array)
+    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
+        self.store.delete(names::bucket(bucket)).await.map(drop).map_err(from_array).map_err(Failed::by_kind)
     }
 
     async fn put(

@@ -2,10 +2,8 @@
 
 use std::rc::Rc;
 
-use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Limits, Names, Part};
-use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
-};
+use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
 
 use super::Core;
 use super::streams::Written;
@@ -62,11 +60,6 @@ impl Catalog for Core {
 
     fn part_bytes_min(&self) -> u64 {
         self.options.part_bytes_min
-    }
-
-    fn may_have_happened(&self, error: &StoreError) -> bool {
-        // Any other failure comes before a transaction has its batch.
-        error.kind == StoreErrorKind::Unavailable
     }
 
     async fn object(&self, bucket: &str, key: &str, parts: bool) -> StoreResult<Option<ObjectInfo>> {
@@ -142,12 +135,12 @@ impl Catalog for Core {
         Ok(())
     }
 
-    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> StoreResult<()> {
-        let number = self.bucket_number(bucket)?;
+    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
+        let number = self.bucket_number(bucket).map_err(Failed::before)?;
         let mut change = self.change();
         change.transaction.omap_remove(&ids::root(), bucket.as_bytes());
         change.transaction.remove(&ids::names(number)).remove(&ids::uploads(number)).with_reserve();
-        change.submit().await?;
+        change.submit().await.map_err(Failed::by_kind)?;
         self.numbers.borrow_mut().remove(bucket);
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! - OS-BAK-1: a backup is one moment of the index, watermarks included, or it is not used.
 //! - OS-BAK-2: the newest two are kept, so that one stays while the next is written.
 //! - OS-BAK-3: a backup knows of nothing that the index did not, durably, know when it was finished.
+//! - OS-BAK-4: a drive that fails or does not answer holds up no backup for longer than its calls may take: another drive gets it.
+//!   `a_backup_goes_to_a_drive_that_takes_it`.
 
 mod state;
 
@@ -94,6 +96,11 @@ impl Core {
             std::mem::take(&mut state.broken)
         };
         for backup in broken {
+            // It is asked once it answers again: calls would pile up there.
+            if self.drives.borrow()[backup.drive].is_silent() {
+                self.backup.borrow_mut().broken.push(backup);
+                continue;
+            }
             if let Err(error) = self.delete_backup(&backup).await {
                 tracing::warn!(%error, backup = backup.number, "an old backup could not be deleted");
                 self.backup.borrow_mut().broken.push(backup);
@@ -102,16 +109,36 @@ impl Core {
         result
     }
 
+    /// Writes it to the drive that has the most room, or else to the next one that takes it. (OS-BAK-4)
     async fn write_backup(self: &Rc<Self>) -> StoreResult<u64> {
         self.working()?;
-        self.refresh_drives().await;
-        let drive = {
-            let drives = self.drives.borrow();
-            let most =
-                drives.iter().enumerate().max_by(|(_, a), (_, b)| a.free_fraction().total_cmp(&b.free_fraction()));
-            most.map(|(number, _)| number)
-        };
-        let drive = drive.ok_or_else(|| StoreError::new(StoreErrorKind::Device, "there is no drive"))?;
+        self.refresh_ahead();
+        let mut last = StoreError::new(StoreErrorKind::Device, "no drive takes a backup now");
+        for drive in self.drives_for_a_backup() {
+            match self.write_backup_to(drive).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => {
+                    let name = self.options.name_of(self.drives.borrow()[drive].store);
+                    tracing::warn!(%error, drive = name, "a drive takes no backup of the index");
+                    last = error;
+                }
+            }
+            self.writable()?;
+        }
+        Err(last)
+    }
+
+    /// The drives that answer, those that have the most room first; those that have just failed come last.
+    fn drives_for_a_backup(&self) -> Vec<usize> {
+        let (drives, now) = (self.drives.borrow(), self.runtime.now());
+        let mut found: Vec<_> = drives.iter().enumerate().filter(|(_, drive)| !drive.is_silent()).collect();
+        found.sort_by(|(_, a), (_, b)| {
+            a.is_bad(now).cmp(&b.is_bad(now)).then(b.free_fraction().total_cmp(&a.free_fraction()))
+        });
+        found.into_iter().map(|(number, _)| number).collect()
+    }
+
+    async fn write_backup_to(self: &Rc<Self>, drive: usize) -> StoreResult<u64> {
         let number = self.next_number();
         let entry_bytes = self.stats.borrow().entry_bytes;
         let mut file = BackupFile { number, drive, chunks: Vec::new() };
@@ -152,7 +179,6 @@ impl Core {
     }
 
     async fn write_pieces(self: &Rc<Self>, file: &mut BackupFile) -> StoreResult<u64> {
-        let client = self.drives.borrow()[file.drive].client.clone();
         let mut view = Some(self.read(|index| index.snapshot()).await?);
         // So that the index, whatever becomes of it, never knows less than its backups: else it would let a chunk go on
         // where a backup knows of bytes that were lost (OS-REC-3).
@@ -174,44 +200,60 @@ impl Core {
             let piece = Bytes::from(Piece::encode(file.number, self.set, pieces, records, &data));
             pieces += 1;
             bytes += piece.len() as u64;
-            offset = Some(self.append_piece(&client, file, offset, piece).await?);
+            offset = Some(self.append_piece(file, offset, piece).await?);
         }
-        if let Some(last) = file.chunks.last() {
-            client.seal(self.backup_chunk(file, *last).id()).await.map_err(from_chunk)?;
-        }
+        self.seal_last(file).await?;
         // In a chunk of its own, so that it is found without reading what comes before.
         let trailer = Bytes::from(Piece::encode_trailer(file.number, self.set, pieces));
         bytes += trailer.len() as u64;
-        self.append_piece(&client, file, None, trailer).await?;
-        if let Some(last) = file.chunks.last() {
-            client.seal(self.backup_chunk(file, *last).id()).await.map_err(from_chunk)?;
-        }
+        self.append_piece(file, None, trailer).await?;
+        self.seal_last(file).await?;
         Ok(bytes)
+    }
+
+    /// Answer of a backup's drive, which others take the place of if it fails.
+    async fn ask<T: 'static, F: Future<Output = ChunkResult<T>> + 'static>(
+        self: &Rc<Self>,
+        file: &BackupFile,
+        call: impl FnOnce(ChunkClient) -> F,
+    ) -> ChunkResult<T> {
+        let client = self.drives.borrow()[file.drive].client.clone();
+        let answer = self.answer(file.drive, call(client)).await;
+        if answer.as_ref().is_err_and(|error| matches!(error.kind, ErrorKind::Device | ErrorKind::Stopped)) {
+            let now = self.runtime.now();
+            self.drives.borrow_mut()[file.drive].failed(now);
+        }
+        answer
+    }
+
+    /// Seals the backup's last chunk.
+    async fn seal_last(self: &Rc<Self>, file: &BackupFile) -> StoreResult<()> {
+        let Some(last) = file.chunks.last() else { return Ok(()) };
+        let id = self.backup_chunk(file, *last).id();
+        self.ask(file, |client| async move { client.seal(id).await }).await.map(drop).map_err(from_chunk)
     }
 
     /// Appends a piece to the backup's last chunk, whose end is given, or to a new one. Returns the new end.
     async fn append_piece(
-        &self,
-        client: &ChunkClient,
+        self: &Rc<Self>,
         file: &mut BackupFile,
         offset: Option<u64>,
         piece: Bytes,
     ) -> StoreResult<u64> {
         if let (Some(offset), Some(last)) = (offset, file.chunks.last()) {
-            let name = self.backup_chunk(file, *last);
-            match client.append(name.id(), offset, vec![piece.clone()]).await {
+            let (id, data) = (self.backup_chunk(file, *last).id(), vec![piece.clone()]);
+            match self.ask(file, |client| async move { client.append(id, offset, data).await }).await {
                 Ok(end) => return Ok(end),
-                Err(error) if error.kind == ErrorKind::ChunkFull => {
-                    client.seal(name.id()).await.map_err(from_chunk)?;
-                }
+                Err(error) if error.kind == ErrorKind::ChunkFull => self.seal_last(file).await?,
                 Err(error) => return Err(from_chunk(error)),
             }
         }
         let ordinal = file.chunks.last().map_or(0, |last| last + 1);
-        let name = self.backup_chunk(file, ordinal);
-        client.create(name.id(), Stream::Meta).await.map_err(from_chunk)?;
+        let id = self.backup_chunk(file, ordinal).id();
+        // Known before it is made: a drive that does not answer may make it later, and then it is deleted with the others.
         file.chunks.push(ordinal);
-        client.append(name.id(), 0, vec![piece]).await.map_err(from_chunk)
+        self.ask(file, |client| async move { client.create(id, Stream::Meta).await }).await.map_err(from_chunk)?;
+        self.ask(file, |client| async move { client.append(id, 0, vec![piece]).await }).await.map_err(from_chunk)
     }
 
     fn backup_chunk(&self, file: &BackupFile, ordinal: u32) -> ChunkName {
@@ -219,10 +261,10 @@ impl Core {
     }
 
     /// Deletes a backup, trailer first: what an interrupted deletion leaves is no backup.
-    async fn delete_backup(&self, file: &BackupFile) -> StoreResult<()> {
-        let client = self.drives.borrow()[file.drive].client.clone();
+    async fn delete_backup(self: &Rc<Self>, file: &BackupFile) -> StoreResult<()> {
         for ordinal in file.chunks.iter().rev() {
-            match client.delete(self.backup_chunk(file, *ordinal).id()).await {
+            let id = self.backup_chunk(file, *ordinal).id();
+            match self.ask(file, |client| async move { client.delete(id).await }).await {
                 Ok(()) => {}
                 Err(error) if error.kind == ErrorKind::NotFound => {}
                 Err(error) => return Err(from_chunk(error)),

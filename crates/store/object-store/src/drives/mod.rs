@@ -15,6 +15,8 @@ use load::Load;
 
 /// Time that a drive gets no new files after it failed a command.
 const COOL_DOWN: Duration = Duration::from_secs(10);
+/// Part of it after which the drive is tried where no other has room.
+const TRIED_AGAIN: Duration = Duration::from_secs(1);
 /// Largest age of a drive's figures.
 const STAT_AGE: Duration = Duration::from_millis(500);
 
@@ -141,6 +143,12 @@ impl DriveState {
     /// True if others are preferred before it: it failed a while ago, or does not answer.
     pub(crate) fn is_bad(&self, now: Instant) -> bool {
         self.is_silent() || self.bad_until.is_some_and(|until| now < until)
+    }
+
+    /// True if it failed, and is worth a try where no other drive has room: not by every write, since it may be broken.
+    pub(crate) fn may_be_tried(&self, now: Instant) -> bool {
+        let calm = |until: Instant| now < until && now + (COOL_DOWN - TRIED_AGAIN) >= until;
+        !self.is_silent() && self.bad_until.is_some_and(calm)
     }
 
     /// True if it is set aside until it answers (OS-PAT-2).

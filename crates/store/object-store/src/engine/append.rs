@@ -8,13 +8,16 @@
 //! - OS-APP-3: an append that may have landed, unknown to the index, is found by the next start, and what is acknowledged
 //!   meanwhile is newer in the log: a delete leaves a grave also where the index knows of no object.
 //!   `a_delete_after_a_put_that_may_have_landed_is_final`.
+//! - OS-APP-4: a change that failed says whether any of it may be in the log ([`Failed`]): where nothing is, all stays as it was.
+//!   `what_failed_before_anything_was_written_has_not_happened`.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_buckets::Failed;
 use shingle_chunk_store::{ErrorKind, Stream};
 use shingle_runtime::Instant;
-use shingle_store_api::{StoreError, StoreErrorKind, StoreResult};
+use shingle_store_api::{StoreError, StoreErrorKind};
 
 use crate::drives::Class;
 use crate::drives::lateness;
@@ -41,18 +44,24 @@ impl Core {
     ///
     /// # Errors
     /// `NoSpace` if no drive takes them; `Device` or `Unavailable` if no drive works; `TooLarge` if no chunk takes them.
-    /// Nothing was acknowledged; a drive that failed in the middle may hold them all the same.
-    pub(crate) async fn append(self: &Rc<Self>, log: Log, class: Class, entries: &[Sealed]) -> StoreResult<Appended> {
+    /// Nothing was acknowledged; a drive that failed in the middle may hold them all the same, and the error says so.
+    pub(crate) async fn append(
+        self: &Rc<Self>,
+        log: Log,
+        class: Class,
+        entries: &[Sealed],
+    ) -> Result<Appended, Failed> {
         let length: u64 = entries.iter().map(Sealed::length).sum();
-        self.writable()?;
+        self.writable().map_err(Failed::before)?;
         let (mut last_error, mut unsure) = (None, false);
         for attempt in 0..TRIES {
             let reserved = match self.reserve(log, class, length).await {
                 Ok(reserved) => reserved,
                 Err(error) if unsure => {
-                    return Err(StoreError::caused(StoreErrorKind::Device, "a drive failed in the middle", error));
+                    let message = "a drive failed in the middle";
+                    return Err(Failed::in_doubt(StoreError::caused(StoreErrorKind::Device, message, error)));
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(Failed::before(error)),
             };
             // No await up to the append's own (OS-APP-1).
             let (locations, pieces) = self.place(&reserved, entries);
@@ -109,8 +118,8 @@ impl Core {
             }
         }
         match last_error {
-            Some(error) if !unsure => Err(for_client(error)),
-            _ => Err(StoreError::new(StoreErrorKind::Device, "no append succeeded")),
+            Some(error) if !unsure => Err(Failed::before(for_client(error))),
+            _ => Err(Failed::in_doubt(StoreError::new(StoreErrorKind::Device, "no append succeeded"))),
         }
     }
 
@@ -290,7 +299,7 @@ impl Core {
             }
         };
         if overhead > 0 {
-            let (views, _) = self.views(Class::User, 0, |_| true);
+            let (views, _) = self.views(Class::User, 0, |drive| !drive.is_bad(now));
             self.charge(views, number, overhead);
         }
     }

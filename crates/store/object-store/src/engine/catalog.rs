@@ -2,10 +2,8 @@
 
 use std::rc::Rc;
 
-use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Limits, Names, Part};
-use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
-};
+use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Failed, Limits, Names, Part};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
 
 use crate::client::Link;
 use crate::client::direct::Begun;
@@ -15,6 +13,7 @@ use crate::drives::Class;
 use crate::engine::Core;
 use crate::engine::listing::list;
 use crate::engine::objects::{Written, sizes_of};
+use crate::engine::reading::Missed;
 use crate::engine::uploads::{find_upload, list_uploads, parts};
 use crate::errors::from_record;
 use crate::format::{BlobRef, Body};
@@ -81,17 +80,17 @@ impl Catalog for Core {
         Core::working(self)
     }
 
-    fn may_have_happened(&self, error: &StoreError) -> bool {
-        error.kind != StoreErrorKind::NoSpace
-    }
-
     async fn object(&self, bucket: &str, key: &str, parts: bool) -> StoreResult<Option<ObjectInfo>> {
+        let mut missed = Missed::default();
         loop {
             let Some((item, record)) = self.find(bucket, key).await? else { return Ok(None) };
             let mut part_sizes = Vec::new();
             if parts && record.large {
                 // Gone between the two reads: look for the version that replaced it.
-                let Some(manifest) = self.manifest(item.version).await? else { continue };
+                let Some(manifest) = self.manifest(item.version).await? else {
+                    missed.note(item.version, item.location)?;
+                    continue;
+                };
                 part_sizes = sizes_of(&manifest);
             }
             return Ok(Some(record.attributes.info(key, item.version, record.size, part_sizes)));
@@ -147,10 +146,10 @@ impl Catalog for Core {
 
     async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> StoreResult<()> {
         let body = Body::BucketCreate { bucket: bucket.to_owned(), created_unix_ns };
-        self.log(Class::System, self.next_number(), body).await
+        Ok(self.log(Class::System, self.next_number(), body).await?)
     }
 
-    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> StoreResult<()> {
+    async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
         let body = Body::BucketDelete { bucket: bucket.to_owned() };
         self.log(Class::System, self.next_number(), body).await
     }
@@ -209,7 +208,7 @@ impl Catalog for Core {
     }
 
     async fn end_upload(self: &Rc<Self>, (.., id): (String, String, UploadId)) -> StoreResult<()> {
-        self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await
+        Ok(self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await?)
     }
 }
 

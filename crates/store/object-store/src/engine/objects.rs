@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use shingle_buckets::Attributes;
+use shingle_buckets::{Attributes, Failed};
 use shingle_chunk_store::Stream;
 use shingle_runtime::memory::Reservation;
-use shingle_store_api::{ObjectInfo, StoreErrorKind, StoreResult};
+use shingle_store_api::{ObjectInfo, StoreResult};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client::direct::Begun;
@@ -53,11 +53,10 @@ impl Written {
         sealed(self.begun.blob, body, rest).map(Some)
     }
 
-    /// The commit is over: its blob is kept if that succeeded, or may have. After a failure of the drive or the engine the next start
-    /// finds out, and until then the segments stay.
-    pub(crate) fn settle<T>(self, committed: &StoreResult<T>) {
-        use StoreErrorKind::{Corrupt, Device, Unavailable};
-        if committed.as_ref().err().is_none_or(|error| matches!(error.kind, Device | Corrupt | Unavailable)) {
+    /// The commit is over: its blob is kept if that succeeded, or may have. Of one that may have, the next start finds out, and until then
+    /// the segments stay.
+    pub(crate) fn settle<T>(self, committed: &Result<T, Failed>) {
+        if committed.as_ref().err().is_none_or(|failed| failed.may_have_happened) {
             self.pin.keep();
         }
     }
@@ -95,7 +94,7 @@ impl Core {
         let result = self.write(Class::User, vec![sealed]).await;
         self.segment_ended(blob);
         self.stats.borrow_mut().put_bytes += bytes as u64;
-        result
+        Ok(result?)
     }
 
     /// Makes what a writer has written the object.
@@ -108,7 +107,7 @@ impl Core {
     ) -> StoreResult<ObjectInfo> {
         let put = self.try_put(bucket, key, attributes, &mut written).await;
         written.settle(&put);
-        put
+        Ok(put?)
     }
 
     async fn try_put(
@@ -117,24 +116,28 @@ impl Core {
         key: String,
         attributes: Attributes,
         written: &mut Written,
-    ) -> StoreResult<ObjectInfo> {
+    ) -> Result<ObjectInfo, Failed> {
         let version = self.next_number();
         let info = attributes.clone().info(&key, version, written.size, Vec::new());
         let rest: usize = written.rest.iter().map(Bytes::len).sum();
         let put = Body::Put { bucket: bucket.clone(), key: key.clone(), attributes: attributes.clone() };
-        let whole = sealed(version, put, written.rest.clone())?;
+        let whole = sealed(version, put, written.rest.clone()).map_err(Failed::before)?;
         let entries = if written.segments == 0 && self.fits(whole.length()) {
             written.rest.clear();
             vec![whole]
         } else {
             let mut entries = Vec::new();
             let blob = written.blob(0);
-            let last = written.last_segment()?;
+            let last = written.last_segment().map_err(Failed::before)?;
             let manifest = Manifest { multipart: false, blobs: vec![blob] };
-            let commit = sealed(version, Body::Commit { bucket, key, attributes, manifest }, Vec::new())?;
+            let commit = Body::Commit { bucket, key, attributes, manifest };
+            let commit = sealed(version, commit, Vec::new()).map_err(Failed::before)?;
             match last {
                 Some(last) if self.fits(last.length() + commit.length()) => entries.push(last),
-                Some(last) => self.write(Class::User, vec![last]).await?,
+                // Whatever becomes of it, nothing names it yet.
+                Some(last) => {
+                    self.write(Class::User, vec![last]).await.map_err(|failed| Failed::before(failed.error))?;
+                }
                 None => {}
             }
             entries.push(commit);

@@ -1,6 +1,8 @@
 //! Reading objects: a reader holds what it reads from, whatever happens to the object meanwhile.
 //!
 //! # Invariants
+//! - OS-RD-2: a row that names what is not there is read again, since that has moved. If it names the same again the index is damaged, and the
+//!   caller gets an error. `a_row_that_names_what_is_not_there_is_an_error`.
 //! - OS-RD-1: no call of the store's waits for a drive's read: a drive that hangs holds up its own readers alone.
 
 use std::sync::Arc;
@@ -23,9 +25,29 @@ use tokio::sync::mpsc;
 /// Takes word of places that are not held any more.
 pub(crate) type Releases = mpsc::UnboundedSender<Release>;
 
+/// The row that named what is not there. (OS-RD-2)
+#[derive(Debug, Default)]
+pub(super) struct Missed(Option<(u64, Location)>);
+
+impl Missed {
+    /// Takes note of a row, by its version and place, that named what was gone when the row was read.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is the same as before.
+    pub(super) fn note(&mut self, version: u64, place: Location) -> StoreResult<()> {
+        if self.0.replace((version, place)) == Some((version, place)) {
+            let message =
+                "the index names bytes that are not there: it is damaged, and can be made anew from the drives";
+            return Err(StoreError::new(StoreErrorKind::Corrupt, message));
+        }
+        Ok(())
+    }
+}
+
 impl Core {
     /// Opens the present version, and pins what it lies in.
     pub(crate) async fn open_object(&self, bucket: &str, key: &str, releases: &Releases) -> StoreResult<Opened> {
+        let mut missed = Missed::default();
         loop {
             self.working()?;
             self.require_bucket(bucket)?;
@@ -33,6 +55,9 @@ impl Core {
             if !record.large {
                 let found = self.pin(item.location.file, item.location.ordinal, releases)?;
                 let Some((client, chunk, pin)) = found else {
+                    if self.direct.files.find(item.location.file).is_none() {
+                        missed.note(item.version, item.location)?;
+                    }
                     // As in `locate`; a row in memory is found without a wait, so that others get their turn only here.
                     self.runtime.yield_now().await;
                     continue;
@@ -43,7 +68,10 @@ impl Core {
                 self.stats.borrow_mut().opens += 1;
                 return Ok(Opened { info, source });
             }
-            let Some(manifest) = self.manifest(item.version).await? else { continue };
+            let Some(manifest) = self.manifest(item.version).await? else {
+                missed.note(item.version, item.location)?;
+                continue;
+            };
             let blobs: Arc<[BlobRef]> = manifest.blobs.iter().copied().collect();
             self.pin_blobs(&blobs);
             // Pinned too late if the version was replaced meanwhile and its segments are being forgotten.
@@ -86,11 +114,13 @@ impl Core {
     ///
     /// The drive is not asked: whoever reads waits for it alone, and holds no place of the store's (OS-RD-1).
     pub(crate) async fn locate(&self, want: Vec<SegmentRange>, releases: Releases) -> StoreResult<Vec<Located>> {
+        let mut missed = Missed::default();
         loop {
             self.working()?;
             let keys: Vec<_> = want.iter().map(|want| keys::segment(want.blob, want.index)).collect();
             let get = move |view: &dyn Index| keys.iter().map(|key| view.get(Space::Segments, key)).collect();
             let rows: Vec<Option<Bytes>> = self.read(get).await?;
+            let first = rows.first().and_then(|row| Location::decode(row.as_ref()?).ok());
             let mut located = Vec::new();
             for (want, row) in want.iter().zip(rows) {
                 match self.take_place(want, row, &releases) {
@@ -102,6 +132,9 @@ impl Core {
             }
             if !located.is_empty() || want.is_empty() {
                 return Ok(located);
+            }
+            if let Some(place) = first.filter(|place| self.direct.files.find(place.file).is_none()) {
+                missed.note(0, place)?;
             }
             // The entry that pointed there has moved, or will have as soon as GC's changes are in the index.
             self.runtime.yield_now().await;

@@ -1,6 +1,10 @@
 //! A place for what is appended: which drive and file, and files that are opened and closed for it.
 //!
 //! `drives/placement.rs` chooses among drives; here is what it chooses from.
+//!
+//! # Invariants
+//! - OS-RSV-1: nothing is refused for want of room while a drive that failed has room and has not been tried for a second.
+//!   `a_drive_that_failed_is_tried_again_before_a_write_is_refused`.
 
 use std::rc::Rc;
 
@@ -59,6 +63,13 @@ enum Reserved {
     TooLong,
 }
 
+impl Reserved {
+    /// There is no place, on the drives that were looked at.
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::TooLong)
+    }
+}
+
 impl Core {
     /// Reserves a place for `length` bytes, creating and closing files as needed.
     pub(crate) async fn reserve(
@@ -108,17 +119,26 @@ impl Core {
         }
     }
 
-    /// Looks for a file that takes `length` bytes, on a drive that is not slow if one takes them.
+    /// Looks for a file that takes `length` bytes: on a drive that is neither slow nor has failed, else on a slow one, else on one that failed
+    /// (OS-RSV-1).
     fn try_reserve(self: &Rc<Self>, log: Log, class: Class, length: u64) -> Reserved {
         let now = self.runtime.now();
-        let slow = self.drives.borrow().iter().any(|drive| drive.lateness.is_slow(now));
-        match self.try_reserve_on(log, class, length, |drive| !drive.lateness.is_slow(now)) {
-            Reserved::NoSpace | Reserved::TooLong if slow => self.try_reserve_on(log, class, length, |_| true),
-            found => found,
+        let any = |is: &dyn Fn(&DriveState) -> bool| self.drives.borrow().iter().any(is);
+        let all_bad = !any(&|drive| !drive.is_bad(now));
+        let good = |drive: &DriveState| all_bad || !drive.is_bad(now);
+        let slow = |drive: &DriveState| drive.lateness.is_slow(now);
+        let failed = |drive: &DriveState| drive.may_be_tried(now);
+        let mut found = self.try_reserve_on(log, class, length, |drive| good(drive) && !slow(drive));
+        if found.is_nothing() && any(&slow) {
+            found = self.try_reserve_on(log, class, length, good);
         }
+        if found.is_nothing() && any(&failed) {
+            found = self.try_reserve_on(log, class, length, |drive| good(drive) || failed(drive));
+        }
+        found
     }
 
-    /// The same on drives that `may`, and that have not just failed.
+    /// The same on drives that `may`.
     fn try_reserve_on(
         self: &Rc<Self>,
         log: Log,
@@ -163,19 +183,18 @@ impl Core {
         views.iter().for_each(|view| drives[view.drive].load.lead = view.lead);
     }
 
-    /// The drives that take `length` bytes now, and whether any could if it had space.
+    /// The drives that `may` and take `length` bytes now, and whether any could if it had space.
     pub(crate) fn views(&self, class: Class, length: u64, may: impl Fn(&DriveState) -> bool) -> (Vec<View>, bool) {
         let now = self.runtime.now();
         let drives = self.drives.borrow();
-        let all_bad = drives.iter().all(|drive| drive.is_bad(now));
         let usual = lateness::middle(drives.iter().filter_map(|drive| drive.lateness.usual()));
         let mut fit_any = false;
         let view = |(number, drive): (usize, &DriveState)| {
-            if !may(drive) || drive.room.is_some_and(|room| room < length) {
+            if drive.room.is_some_and(|room| room < length) {
                 return None;
             }
             fit_any = true;
-            if (drive.is_bad(now) && !all_bad) || !drive.takes(class, length) {
+            if !may(drive) || !drive.takes(class, length) {
                 return None;
             }
             Some(View {

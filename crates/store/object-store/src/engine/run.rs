@@ -107,8 +107,8 @@ impl ObjectEngine {
             let body = Body::BucketCreate { bucket: bucket.clone(), created_unix_ns };
             // No newer than it was created first: objects of it may turn up that are not seen now (OS-INX-5).
             let version = core.bucket_version(bucket).await?.saturating_add(1);
-            if let Err(error) = core.log(Class::System, version, body).await {
-                tracing::warn!(%error, bucket, "a bucket that was lost could not be written again");
+            if let Err(failed) = core.log(Class::System, version, body).await {
+                tracing::warn!(error = %failed.error, bucket, "a bucket that was lost could not be written again");
             }
         }
         drop(runtime.spawn(core.clone().run_purge()));

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use shingle_buckets::{Attributes, Chosen, Part};
+use shingle_buckets::{Attributes, Chosen, Failed, Part};
 use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult, UploadId, UploadInfo, UploadListing};
 
 use crate::drives::Class;
@@ -74,7 +74,7 @@ impl Core {
     ) -> StoreResult<ObjectInfo> {
         let put = self.try_put_part(id, number, attributes, &mut written).await;
         written.settle(&put);
-        put
+        Ok(put?)
     }
 
     async fn try_put_part(
@@ -83,19 +83,21 @@ impl Core {
         number: u32,
         attributes: Attributes,
         written: &mut Written,
-    ) -> StoreResult<ObjectInfo> {
+    ) -> Result<ObjectInfo, Failed> {
         let rest: usize = written.rest.iter().map(bytes::Bytes::len).sum();
         let part = written.blob(number);
-        let last = written.last_segment()?;
+        let last = written.last_segment().map_err(Failed::before)?;
         let version = self.next_number();
         let info = attributes.clone().info("", version, written.size, Vec::new());
-        let commit = sealed(version, Body::PartCommit { upload: id.0, part, attributes }, Vec::new())?;
+        let commit = Body::PartCommit { upload: id.0, part, attributes };
+        let commit = sealed(version, commit, Vec::new()).map_err(Failed::before)?;
         match last {
             Some(last) if self.fits(last.length() + commit.length()) => {
                 self.write(Class::User, vec![last, commit]).await?;
             }
             Some(last) => {
-                self.write(Class::User, vec![last]).await?;
+                // Whatever becomes of it, nothing names it yet.
+                self.write(Class::User, vec![last]).await.map_err(|failed| Failed::before(failed.error))?;
                 self.write(Class::User, vec![commit]).await?;
             }
             None => self.write(Class::User, vec![commit]).await?,
@@ -119,11 +121,11 @@ impl Core {
         let end = self.next_number();
         let body = Body::Commit { bucket, key, attributes, manifest };
         let logged = self.log_all(Class::System, vec![(version, body), (end, Body::UploadEnd { upload: id.0 })]).await;
-        if let Err(error) = logged {
-            if error.kind != StoreErrorKind::NoSpace {
+        if let Err(failed) = logged {
+            if failed.may_have_happened {
                 self.half_ended.borrow_mut().insert(id.0);
             }
-            return Err(error);
+            return Err(failed.error);
         }
         self.half_ended.borrow_mut().remove(&id.0);
         self.stats.borrow_mut().puts += 1;

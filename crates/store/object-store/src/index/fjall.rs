@@ -10,7 +10,8 @@ use std::io::{ErrorKind, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
+use std::time::Duration;
 
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use bytes::Bytes;
@@ -19,6 +20,9 @@ use super::{Batch, Index, IndexError, IndexErrorKind, IndexResult, Space, Step, 
 
 /// Room on the file system from which on an index that failed is opened again: opening writes, and must not fail half-way.
 const REVIVE_BYTES: usize = 16 << 20;
+/// Longest time that new readers wait for those before them to leave, so that the index can be opened again. One that holds a moment of it
+/// for longer, as a check does, is waited for in the next try; readers go on until then.
+const LEAVING: Duration = Duration::from_millis(250);
 
 type Keyspaces = BTreeMap<Space, Keyspace>;
 
@@ -35,6 +39,8 @@ pub struct FjallIndex {
 struct Opened {
     database: Database,
     keyspaces: Keyspaces,
+    /// Goes last, when the files are closed: whoever waits for that hears of it.
+    closed: Mutex<Option<mpsc::Sender<()>>>,
 }
 
 struct Moment {
@@ -103,7 +109,27 @@ impl Opened {
             .map(|space| Ok((space, database.keyspace(space.name(), KeyspaceCreateOptions::default)?)))
             .collect::<Result<_, _>>()
             .map_err(failed)?;
-        Ok(Self { database, keyspaces })
+        Ok(Self { database, keyspaces, closed: Mutex::default() })
+    }
+
+    /// Closes it once nobody reads it any more; gives it back if that takes too long. Nobody may begin to read it meanwhile.
+    fn close(self: Arc<Self>) -> Result<(), Arc<Self>> {
+        let (sender, closed) = mpsc::channel();
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        let back = Arc::downgrade(&self);
+        drop(self);
+        match closed.recv_timeout(LEAVING) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            _ => return Ok(()),
+        }
+        match back.upgrade() {
+            Some(held) => Err(held),
+            None => {
+                // The last reader has left, and is closing it.
+                let _ = closed.recv();
+                Ok(())
+            }
+        }
     }
 }
 
@@ -264,8 +290,9 @@ impl Index for FjallIndex {
         }
         self.probe()?;
         let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        // Readers that come now wait: were they let in, some would be there at every moment.
         if let Some(held) = opened.take()
-            && let Err(held) = Arc::try_unwrap(held)
+            && let Err(held) = held.close()
         {
             *opened = Some(held);
             return Err(IndexError::new("the index is being read, and is opened again when nobody does"));

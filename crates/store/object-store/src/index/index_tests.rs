@@ -1,3 +1,6 @@
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
 use super::*;
 
 fn put(space: Space, key: &str, value: &str) -> (Space, Vec<u8>, Option<Vec<u8>>) {
@@ -123,6 +126,44 @@ fn an_index_whose_write_failed_is_opened_again_once_nobody_reads_it() {
     index.apply(Batch { changes: vec![put(Space::Objects, "b", "2")] }).unwrap();
     assert_eq!(all(&index, Space::Objects), pairs(&[("a", "1"), ("b", "2")]));
     assert!(!directory.with_extension("probe").exists());
+    drop(index);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// OS-IDXG-1: somebody reads the index at every moment. It is opened again in one try: those who come meanwhile wait for that.
+#[test]
+fn an_index_that_is_always_read_is_opened_again() {
+    let directory = std::env::temp_dir().join(format!("shingle-revive-busy-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let index = FjallIndex::open(&directory, 1 << 20).unwrap();
+    index.apply(Batch { changes: vec![put(Space::Objects, "a", "1")] }).unwrap();
+    index.break_for_test();
+    let (done, inside) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        // Each scan takes a while, and begins in the midst of the other's.
+        for reader in 0..2 {
+            let (index, done, inside) = (&index, &done, &inside);
+            scope.spawn(move || {
+                std::thread::park_timeout(Duration::from_millis(20 * reader));
+                while !done.load(Ordering::Relaxed) {
+                    let scanned = index.scan(Space::Objects, b"", &mut |_, _| {
+                        inside.fetch_add(1, Ordering::Relaxed);
+                        std::thread::park_timeout(Duration::from_millis(40));
+                        Step::Next
+                    });
+                    scanned.unwrap();
+                }
+            });
+        }
+        while inside.load(Ordering::Relaxed) < 4 {
+            std::thread::yield_now();
+        }
+        let revived = index.revive();
+        done.store(true, Ordering::Relaxed);
+        revived.unwrap();
+    });
+    index.apply(Batch { changes: vec![put(Space::Objects, "b", "2")] }).unwrap();
+    assert_eq!(all(&index, Space::Objects), pairs(&[("a", "1"), ("b", "2")]));
     drop(index);
     std::fs::remove_dir_all(&directory).unwrap();
 }

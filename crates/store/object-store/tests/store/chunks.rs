@@ -146,6 +146,11 @@ impl MemoryChunks {
         self.hung.borrow_mut().which = Some(which);
     }
 
+    /// All requests that were not answered end with an error.
+    pub(crate) fn release(&self) {
+        self.hung.borrow_mut().held.clear();
+    }
+
     /// Requests that nobody answers.
     pub(crate) fn held(&self) -> usize {
         self.hung.borrow().held.len()

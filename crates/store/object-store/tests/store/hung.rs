@@ -268,6 +268,46 @@ fn a_backup_that_hangs_ends_when_the_index_fails() {
     });
 }
 
+/// OS-BAK-4: one of two drives takes no backup, for it hangs or fails. The other gets it, the next ones at once, and nothing is left of those that
+/// were begun once the drive answers.
+#[test]
+fn a_backup_goes_to_a_drive_that_takes_it() {
+    for (bad, hangs) in [(0, true), (1, true), (0, false), (1, false)] {
+        let world = World::new(1, 2, 16 << 20, 40 << 10);
+        Sim::new(1).run(move |rt| async move {
+            let (_engine, store, _) = world.open(&rt).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            for number in 0..20 {
+                put(&store, BUCKET, &number.to_string(), &bytes_of(number, 3000), commit("e")).await.unwrap();
+            }
+            let drive = &world.drives[bad];
+            if hangs {
+                drive.hang(|request| !matches!(request, Request::StoreStat { .. }));
+            } else {
+                drive.set_faults(crate::chunks::Faults { dead: true, ..Default::default() });
+            }
+            let context = format!("drive {bad} hangs: {hangs}");
+            for number in 0..4 {
+                let began = rt.now();
+                in_time(&rt, &context, store.back_up_index()).await.unwrap();
+                let took = rt.now().since(began);
+                assert!(number == 0 || took < Duration::from_secs(1), "{context}: backup {number} took {took:?}");
+                assert!(world.drives[1 - bad].chunks(Stream::Meta).len() >= 2, "{context}");
+            }
+            assert!(drive.held() < 10, "{context}: {} requests pile up", drive.held());
+            drive.hang(|_| false);
+            drive.set_faults(crate::chunks::Faults::default());
+            drive.release();
+            rt.sleep(Duration::from_secs(15)).await;
+            for _ in 0..3 {
+                store.back_up_index().await.unwrap();
+            }
+            let chunks: usize = world.drives.iter().map(|drive| drive.chunks(Stream::Meta).len()).sum();
+            assert_eq!(chunks, 4, "{context}: two backups of two chunks each");
+        });
+    }
+}
+
 /// OS-PAT-1: a part is being committed on a drive that hangs; on others the parts go on. A client that ends the upload
 /// waits two seconds for it; if all drives hang two minutes, and then gets an error. Once they answer again the upload
 /// is as it was.

@@ -1,10 +1,13 @@
 //! Space: it comes back, and when there is none nothing is lost.
 
+use std::time::Duration;
+
 use shingle_chunk_store::Stream;
 use shingle_object_store::Depth;
 use shingle_sim::{Random, Sim, seeds};
 use shingle_store_api::{ObjectStore, StoreErrorKind};
 
+use crate::chunks::Faults;
 use crate::world::{World, bytes_of, commit, get, put};
 
 const BUCKET: &str = "bucket";
@@ -117,6 +120,48 @@ fn a_full_drive_refuses_writes_loses_nothing_and_can_be_emptied() {
             // GC may be in the middle of something, which a check would take for damage.
             if !gc {
                 assert!(store.check(Depth::Full).await.unwrap().is_clean());
+            }
+        });
+    }
+}
+
+/// OS-RSV-1: one drive is full, and the other has failed a moment ago and works again. Puts go there; while it fails, and where it does not work,
+/// the store says that there is no room, and soon.
+#[test]
+fn a_drive_that_failed_is_tried_again_before_a_write_is_refused() {
+    for gc in [false, true] {
+        let mut world = World::new(1, 2, 1 << 20, 40 << 10);
+        world.options.gc.enabled = gc;
+        let (small, other) = (world.drives[0].clone(), world.drives[1].clone());
+        Sim::new(1).run(move |runtime| async move {
+            let (_engine, store, _) = world.open(&runtime).await;
+            store.create_bucket(BUCKET).await.unwrap();
+            other.set_faults(Faults { dead: true, ..Faults::default() });
+            let (mut stored, mut refused) = (Vec::new(), 0);
+            let mut number = 0;
+            while refused < 3 {
+                number += 1;
+                let began = runtime.now();
+                match put(&store, BUCKET, &number.to_string(), &bytes_of(number, 9000), commit("e")).await {
+                    Ok(_) => stored.push(number),
+                    Err(error) => {
+                        let full = matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::Device);
+                        assert!(full, "gc {gc}: {error}");
+                        refused += 1;
+                    }
+                }
+                assert!(runtime.now().since(began) < Duration::from_secs(5), "gc {gc}: put {number} took long");
+            }
+            assert!(stored.len() > 80 && small.chunks(Stream::Data).len() > 20, "the case is not met: {stored:?}");
+            other.set_faults(Faults::default());
+            runtime.sleep(Duration::from_millis(1500)).await;
+            for number in 1000..1010 {
+                let put = put(&store, BUCKET, &number.to_string(), &bytes_of(number, 9000), commit("e")).await;
+                put.unwrap_or_else(|error| panic!("gc {gc}: {error}"));
+                stored.push(number);
+            }
+            for number in stored {
+                assert_eq!(get(&store, BUCKET, &number.to_string()).await.unwrap(), bytes_of(number, 9000));
             }
         });
     }

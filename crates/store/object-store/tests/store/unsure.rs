@@ -212,3 +212,75 @@ fn a_bucket_whose_deletion_may_have_happened_takes_no_writes_until_it_is_created
         });
     }
 }
+
+/// BK-GONE-1: the deletion of a bucket failed. Whether it has landed or not, it can be made again, and then the bucket stays away.
+#[test]
+fn a_bucket_whose_deletion_failed_is_gone_for_good_once_it_is_deleted_again() {
+    for (landed, index_lost) in [(false, false), (false, true), (true, false), (true, true)] {
+        let context = format!("landed {landed}, index lost {index_lost}");
+        let world = filled(1, 3);
+        let (drive, what) = (world.drives[0].clone(), context.clone());
+        with_store(&world, move |store, _| async move {
+            store.create_bucket("again").await.unwrap();
+            drive.set_faults(Faults { mute: landed, dead: !landed, ..Faults::default() });
+            assert_eq!(store.delete_bucket("again").await.unwrap_err().kind, StoreErrorKind::Device, "{what}");
+            drive.set_faults(Faults::default());
+            store.delete_bucket("again").await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(store.delete_bucket("again").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket, "{what}");
+        });
+        for life in 0..2 {
+            if index_lost || life > 0 {
+                world.index.clear().unwrap();
+            }
+            let context = format!("{context}, life {life}");
+            with_store(&world, move |store, _| async move {
+                assert_eq!(store.list_buckets().await.unwrap().len(), 1, "{context}: the bucket is back");
+                find(&store, 0, 3).await;
+            });
+        }
+    }
+}
+
+/// BK-GONE-1, OS-APP-4: chunks are full, and no drive takes a new one, so that nothing is written. The bucket that was to be deleted stays as it was, and so does the
+/// upload that was to be completed: its parts can be sent anew, and it can be ended.
+#[test]
+fn what_failed_before_anything_was_written_has_not_happened() {
+    let world = filled(1, 3);
+    let part = async |store: &ObjectStoreClient, id, number: u64| {
+        let mut writer = store.begin_part(BUCKET, "whole", id, 1).await.unwrap();
+        writer.write(bytes_of(number, 9000)).await.unwrap();
+        writer.commit(commit("p")).await.unwrap();
+    };
+    with_store(&world, move |store, _| async move {
+        store.create_bucket("again").await.unwrap();
+        let upload = store.begin_upload(BUCKET, "whole", Default::default()).await.unwrap().id;
+        part(&store, upload, 5).await;
+    });
+    let drive = world.drives[0].clone();
+    with_store(&world, move |store, runtime| async move {
+        let upload = store.list_uploads(BUCKET, "", None, 1).await.unwrap().uploads[0].id;
+        let parts = || vec![CompletedPart { number: 1, etag: "p".to_owned() }];
+        drive.set_faults(Faults { full: 1.0, create: 1.0, ..Faults::default() });
+        let error = store.delete_bucket("again").await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Device, "{error}");
+        let error = store.complete_upload(BUCKET, "whole", upload, parts(), commit("w")).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Device, "{error}");
+        drive.set_faults(Faults::default());
+        runtime.sleep(Duration::from_secs(20)).await;
+
+        put(&store, "again", "k", &bytes_of(9, 500), commit("e")).await.unwrap();
+        part(&store, upload, 6).await;
+        // Metadata that no chunk takes.
+        let large = std::iter::once(("x".to_owned(), "x".repeat(60_000))).collect();
+        let commit = shingle_store_api::Commit { metadata: large, ..commit("w") };
+        let error = store.complete_upload(BUCKET, "whole", upload, parts(), commit).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::TooLarge, "{error}");
+        store.abort_upload(BUCKET, "whole", upload).await.unwrap();
+    });
+    with_store(&world, |store, _| async move {
+        assert_eq!(get(&store, "again", "k").await.unwrap(), bytes_of(9, 500));
+        assert!(store.list_uploads(BUCKET, "", None, 10).await.unwrap().uploads.is_empty());
+        assert_eq!(get(&store, BUCKET, "whole").await.unwrap_err().kind, StoreErrorKind::NoSuchKey);
+        assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new());
+    });
+}
