@@ -2,6 +2,7 @@
 
 mod beside;
 mod cleaners;
+mod dead;
 mod gentle;
 mod lanes;
 mod many;

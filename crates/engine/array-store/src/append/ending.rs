@@ -154,6 +154,9 @@ impl Engine {
         open.flights.entered(&open.set).await;
         // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (AS-CLEAN-3)
         open.set.has_ended(open.next, open.packed);
+        if let Err(error) = self.hold_for_tombstones(&open) {
+            tracing::warn!(set = open.id.0, %error, "a set may be cleaned later than it could be");
+        }
         self.space.notify_waiters();
     }
 }

@@ -13,13 +13,14 @@ use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
 use crate::append::item::Item;
-use crate::append::open_set::Stream;
+use crate::append::open_set::{OpenSet, Stream};
 use crate::clean::cleaners::Cleaner;
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
+use crate::object::sharing::SegmentRoom;
 use crate::segment::Shape;
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId};
@@ -50,6 +51,12 @@ fn needed_tombstones(digest: &Digest, floor: u64) -> Vec<Tombstone> {
     newest.into_iter().map(|(name, version)| Tombstone { name, version }).collect()
 }
 
+/// Blocks that a set's contents take elsewhere, with what may be wasted at the end of a set there.
+pub(crate) struct ToMove {
+    pub(crate) all: u32,
+    pub(crate) without_tombstones: u32,
+}
+
 /// Tombstones of one record.
 const TOMBSTONES_MAX: usize = 256;
 
@@ -63,42 +70,66 @@ impl Engine {
         if self.cleaners.is_old(age) { Stream::Cold } else { clean }
     }
 
-    /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (AS-CLEAN-3)
-    pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
-        let blocks = |parts: usize, bytes: u64| {
-            let shape = Shape::new(self.code, bytes as u32);
-            record_blocks(parts as u64) + shape.fragment_blocks()
+    /// Blocks that what lives in a set, and its tombstones that are not below `floor`, take elsewhere. (AS-CLEAN-3)
+    pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<ToMove> {
+        let blocks = |marker: usize, data: usize| {
+            let shape = Shape::new(self.code, data as u32);
+            record_blocks(marker as u64) + shape.fragment_blocks()
         };
         let (mut total, mut longest) = (Blocks::ZERO, Blocks::ZERO);
-        let (mut parts, mut bytes) = (0, 0);
+        let mut room = SegmentRoom::new(self.segment_length);
+        let (mut in_marker, mut in_data) = (0, 0);
         let mut digest_bytes = 0;
         for marker in segments(digest) {
             for part in &marker.parts {
                 if self.live_place(id, marker.stamp, part)?.is_none() {
                     continue;
                 }
-                if parts > 0 && bytes + u64::from(part.length) > u64::from(self.segment_length) {
-                    longest = longest.max(blocks(parts, bytes));
-                    total += blocks(parts, bytes);
-                    (parts, bytes) = (0, 0);
+                let (bytes, data) = (part_bytes(part), part.length as usize);
+                if !room.take_part(bytes, data) {
+                    longest = longest.max(blocks(in_marker, in_data));
+                    total += blocks(in_marker, in_data);
+                    (in_marker, in_data) = (0, 0);
+                    room = SegmentRoom::new(self.segment_length);
+                    room.take_part(bytes, data);
                 }
-                parts += part_bytes(part);
-                digest_bytes += ITEM_FIXED + part_bytes(part);
-                bytes += u64::from(part.length);
+                in_marker += bytes;
+                in_data += data;
+                digest_bytes += ITEM_FIXED + bytes;
             }
         }
-        if parts > 0 {
-            longest = longest.max(blocks(parts, bytes));
-            total += blocks(parts, bytes);
+        if in_marker > 0 {
+            longest = longest.max(blocks(in_marker, in_data));
+            total += blocks(in_marker, in_data);
         }
+        // The head of the set they go to, its digest, and the trailer.
+        let to_set =
+            |blocks: Blocks, digest: usize| (blocks + Blocks(2) + record_blocks(digest as u64) + longest).0 as u32;
+        let without_tombstones = to_set(total, digest_bytes);
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
             let bytes = encode_tombstones(some).len();
             total += record_blocks(bytes as u64);
             digest_bytes += ITEM_FIXED + bytes;
         }
-        // The head of the set they go to, its digest, and the trailer.
-        total += Blocks(2) + record_blocks(digest_bytes as u64);
-        Ok((total + longest).0 as u32)
+        Ok(ToMove { all: to_set(total, digest_bytes), without_tombstones })
+    }
+
+    /// A set that cleaning filled wins nothing until something in it dies. Tombstones do not: it is tried again once a snapshot made them
+    /// superfluous, if they take room that counts. Single ones that deletions brought there are not packed, and can be at any time. (AS-CLEAN-8)
+    pub(crate) fn hold_for_tombstones(&self, open: &OpenSet) -> Result<()> {
+        let floor = self.snapshots.durable_floor.get();
+        if !open.packed || open.set.may_win() || needed_tombstones(&open.digest, floor).is_empty() {
+            return Ok(());
+        }
+        let moved = self.blocks_to_move(open.id, &open.digest, floor)?;
+        let taken = open.next + open.digest_blocks(0) + 1;
+        // Else what is moved might be moved again, and again.
+        if moved.all <= taken / 4 * 3 {
+            open.set.may_win_again();
+        } else if moved.without_tombstones < open.capacity {
+            self.snapshots.held_by_tombstones.borrow_mut().insert(open.id);
+        }
+        Ok(())
     }
 
     /// Place of a part in the index, if that is in this very segment.
@@ -107,8 +138,10 @@ impl Engine {
         Ok(found.filter(|place| place.set == id && place.stamp == stamp))
     }
 
-    pub(crate) async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<()> {
-        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
+    /// Moves what lives in a set, and the tombstones that are needed. Returns the number of parts that could not be read, and stay.
+    pub(crate) async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<usize> {
+        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, SegmentRoom)> = BTreeMap::new();
+        let mut left = 0;
         let floor = self.snapshots.durable_floor.get();
         cleaner.copies(self.buried_below());
         for marker in segments(digest) {
@@ -118,16 +151,19 @@ impl Engine {
                     Ok(data) => data,
                     Err(error) => {
                         tracing::error!(%error, "a part could not be moved");
+                        left += 1;
                         continue;
                     }
                 };
                 let stream = self.stream_of(part, cleaner.stream());
-                let (batch, bytes) = batches.entry(stream).or_default();
-                if *bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
-                    *bytes = 0;
+                let fresh = || SegmentRoom::new(self.segment_length);
+                let (batch, room) = batches.entry(stream).or_insert_with(|| (Vec::new(), fresh()));
+                // A marker has a limit as a client's has: parts without bytes would make one that no set has room for.
+                if !room.take_part(part_bytes(part), data.len()) {
+                    *room = fresh();
+                    room.take_part(part_bytes(part), data.len());
                     self.move_batch(cleaner, stream, std::mem::take(batch)).await?;
                 }
-                *bytes += data.len();
                 batch.push((Live { part: part.clone(), place }, data));
             }
         }
@@ -138,7 +174,7 @@ impl Engine {
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
             self.append(cleaner.stream(), &Item::Tombstones(some.to_vec())).await?;
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Writes parts to the cleaner's set and moves their entries. (AS-CLEAN-1)

@@ -94,14 +94,14 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
         let set = engine.sets.get(id).unwrap();
         let holds = |engine: &Engine| {
             engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
-            engine.sets.get(id).unwrap().set_no_gain_at(0);
+            engine.sets.get(id).unwrap().wins_nothing_at(u64::MAX);
         };
         holds(&engine);
         {
             let _taken = engine.snapshots.taking.lock().await;
             assert!(!engine.drop_tombstones().await.unwrap());
         }
-        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
+        assert!(engine.drop_tombstones().await.unwrap() && set.may_win());
         // A deletion that does not end.
         holds(&engine);
         let burying = engine.stamps.version();
@@ -129,8 +129,8 @@ fn cleaning_waits_for_a_snapshot_that_makes_tombstones_superfluous() {
         assert!(engine.snapshots.taking.try_lock().is_err(), "the case is not met");
         engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
         let set = engine.sets.get(id).unwrap();
-        set.set_no_gain_at(0);
-        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
+        set.wins_nothing_at(u64::MAX);
+        assert!(engine.drop_tombstones().await.unwrap() && set.may_win());
         taking.await.unwrap().unwrap();
         // One that waits for cleaning is not.
         engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
@@ -159,7 +159,7 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
         };
         rt.sleep(Duration::from_micros(1)).await;
         engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
-        engine.sets.get(id).unwrap().set_no_gain_at(0);
+        engine.sets.get(id).unwrap().wins_nothing_at(u64::MAX);
         let began = rt.now();
         assert!(engine.drop_tombstones().await.unwrap(), "given up after {:?}", rt.now().since(began));
         assert!(
