@@ -16,6 +16,7 @@ mod scale;
 mod snapshots;
 mod space;
 mod superblocks;
+mod unsure;
 
 use std::cell::Cell;
 use std::rc::Rc;

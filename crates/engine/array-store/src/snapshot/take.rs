@@ -144,7 +144,7 @@ impl Engine {
     }
 
     async fn write_snapshot(self: &Rc<Self>, room: Room) -> Result<()> {
-        self.running()?;
+        self.writable()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
         let needed = self.snapshots.uncovered.needed();
         let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.cleaners.copying());
