@@ -140,6 +140,35 @@ fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
     });
 }
 
+/// AS-WRITE-5: an item that fills a fresh set leaves room for the digest behind it.
+#[test]
+fn an_item_that_fills_a_set_leaves_room_for_its_digest() {
+    for spare in 0..6 {
+        let (images, sets) = Sim::new(spare).run(move |rt| async move {
+            let media: Vec<_> =
+                (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60 + spare), 14, 0, 12))).collect();
+            let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            let options = FormatOptions { segment_length: 1 << 20, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+            format(&rt, &named(&devices), &options).await.unwrap();
+            let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+            let (devices, store, _) = open(&rt, &images).await;
+            store.put("o", bytes(1, 2 << 20), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_secs(1)).await;
+            let closed: Vec<_> = store.0.sets.of(List::Closed).collect();
+            for (id, set) in &closed {
+                assert!(!set.is_hurt(), "{spare}: {id} has no digest");
+            }
+            assert!(closed.len() > 2, "{spare}: the case is not met");
+            (crash(&devices), closed.len())
+        });
+        Sim::new(2).run(move |rt| async move {
+            let (_, store, report) = open(&rt, &images).await;
+            assert!(report.digests >= sets, "{spare}: of {sets} digests {} were read", report.digests);
+            assert!(store.get("o").await.unwrap() == bytes(1, 2 << 20));
+        });
+    }
+}
+
 /// Of what shares a segment, as many whole objects go to the end of a set as fit there; what is to stay together is not
 /// cut.
 #[test]
