@@ -17,6 +17,7 @@ mod snapshots;
 mod space;
 mod superblocks;
 mod unsure;
+mod zones;
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,8 @@
 //! End of an open set: a digest of its items, on every member. (SMORE, section III-D.)
+//!
+//! # Invariants
+//! - AS-WRITE-6: a set that has ended keeps no zone active on a drive that limits active ones, however it ended.
+//!   `sets_that_failed_writes_end_keep_no_zone_active`.
 
 use std::rc::Rc;
 
@@ -6,16 +10,21 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{RecordPlace, frame};
-use shingle_zoned::{DeviceError, ZoneOp};
+use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZoneState};
 
 use crate::append::open_set::OpenSet;
 use crate::append::writer::Writes;
-use crate::drives::asking::at;
+use crate::drives::asking::{Reports, at};
 use crate::engine::Engine;
 use crate::format::{DIGEST, Digest, Member, frame_trailer};
 use crate::lifecycle::state::BusyTask;
 use crate::types::SetState;
-use crate::zone_set::Written;
+use crate::zone_set::{Phase, Written, ZoneSet};
+
+/// True if a zone counts against the limit on active ones.
+fn is_active(zone: &ZoneInfo) -> bool {
+    matches!(zone.state, ZoneState::ImplicitOpen | ZoneState::ExplicitOpen | ZoneState::Closed)
+}
 
 impl Engine {
     /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
@@ -29,6 +38,53 @@ impl Engine {
                 tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
             }
         }
+    }
+
+    /// Finishes zones of sets that a failed write ended, on drives that limit active zones: they would stay active until the set is cleaned, on
+    /// all of its members. Not before a superblock says where the set ends: a zone that is short of an item proves that the item was not
+    /// acknowledged. (AS-EXAM-1)
+    async fn finish_failed(&self, members: &[Member]) {
+        if !members.iter().any(|member| self.limits_active(member)) {
+            return;
+        }
+        match self.say_superblock().await {
+            Ok(()) => self.finish_active(members).await,
+            Err(error) => {
+                tracing::warn!(%error, "zones of a set that ended stay active until the array is opened again")
+            }
+        }
+    }
+
+    fn limits_active(&self, member: &Member) -> bool {
+        self.drives.usable(member.drive).is_some_and(|dev| dev.geometry().active_zones_max.is_some())
+    }
+
+    /// Finishes those of the zones that are active, on drives that limit them.
+    async fn finish_active(&self, members: &[Member]) {
+        for member in members.iter().filter(|member| self.limits_active(member)) {
+            let Some(dev) = self.drives.usable(member.drive) else { continue };
+            let finished = match dev.report(member.zone, 1).await {
+                Ok(zones) if zones.iter().any(is_active) => dev.manage(member.zone, ZoneOp::Finish).await,
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = finished {
+                tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
+            }
+        }
+    }
+
+    /// The same of all sets that have ended, as an opening finds them: the process before may not have come to it. Their ends are in a
+    /// superblock.
+    pub(crate) async fn finish_left(&self, reports: &Reports) {
+        let active = |member: &Member| {
+            let zone = reports.get(&member.drive).and_then(|zones| zones.get(member.zone.0 as usize));
+            self.limits_active(member) && zone.is_some_and(is_active)
+        };
+        let ended = |set: &ZoneSet| !matches!(set.state(), SetState::Open | SetState::Available);
+        let sets = self.sets.all().filter(|(_, set)| ended(set) && set.phase() == Phase::Still);
+        let left: Vec<Member> = sets.flat_map(|(_, set)| set.members()).filter(active).collect();
+        self.finish_active(&left).await;
     }
 
     /// Seals the sets that recovery closed. Not before a superblock says where they end: with some of the digests
@@ -149,6 +205,9 @@ impl Engine {
         }
         open.flights.drained().await;
         open.set.ends_before(open.next);
+        if open.flights.failed.get() {
+            self.finish_failed(&open.members).await;
+        }
         // Items that are not in the index yet may wait for a caller (AS-CLOSE-1).
         drop(busy);
         open.flights.entered(&open.set).await;
