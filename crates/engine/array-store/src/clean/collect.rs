@@ -387,11 +387,17 @@ impl Engine {
     /// Leaves a set to be reset when its last reader is gone.
     fn trim_later(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) {
         set.leave();
+        self.trim_soon(id, set);
+    }
+
+    /// Resets a set in a task of its own, once it has ended and its last reader is gone.
+    pub(crate) fn trim_soon(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) {
         let (engine, set) = (self.clone(), set.clone());
         self.rt.spawn_detached(async move {
             if let Err(error) = engine.trim(&set).await {
                 tracing::warn!(set = id.0, %error, "an empty set could not be reset; that is done before it is used");
             }
+            engine.snapshots.trimming.borrow_mut().remove(&id);
             engine.space.notify_waiters();
         });
     }

@@ -177,6 +177,44 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
     });
 }
 
+/// AS-SNAP-4: a zone of the snapshot before cannot be reset, or a reader keeps it.
+#[test]
+fn a_snapshot_neither_waits_for_the_one_before_nor_fails_with_it() {
+    for read in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let (devices, store, _) = filled(&rt).await;
+            let engine = store.0.clone();
+            store.snapshot().await.unwrap();
+            let (old, set) = engine.sets.of(List::Index).next().unwrap();
+            let reader = if read { engine.sets.pin(old) } else { None };
+            if !read {
+                let member = set.members()[0];
+                let trigger = Trigger::Zone(CommandKind::Reset, member.zone);
+                let rule = FaultRule { trigger, fault: Fault::CommandError };
+                devices[usize::from(member.drive.0)].set_faults(Faults::new([rule]));
+            }
+            for _ in 0..3 {
+                let floor = engine.snapshots.durable_floor.get();
+                let taken = Box::pin(store.snapshot());
+                let ended = select(taken, Box::pin(rt.sleep(Duration::from_secs(3600)))).await;
+                let Either::Left((taken, _)) = ended else { panic!("it waits for a reader") };
+                taken.unwrap();
+                assert!(engine.snapshots.durable_floor.get() > floor);
+                rt.sleep(Duration::from_secs(1)).await;
+            }
+            if read {
+                assert!(set.is_leaving(), "it was reset under its reader");
+            }
+            drop(reader);
+            devices.iter().for_each(|device| device.set_faults(Faults::default()));
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(matches!(set.state(), SetState::Empty | SetState::Available), "{:?}", set.state());
+            assert_eq!(engine.sets.listed(List::Index), 1);
+            assert!(engine.snapshots.trimming.borrow().is_empty());
+        });
+    }
+}
+
 /// Deletions and cleaning alone are followed by a snapshot: else recovery would look at ever more of what they write.
 #[test]
 fn deletions_and_cleaning_alone_are_followed_by_a_snapshot() {
