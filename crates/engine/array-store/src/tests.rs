@@ -15,6 +15,7 @@ mod regroup;
 mod scale;
 mod snapshots;
 mod space;
+mod steps;
 mod superblocks;
 mod unsure;
 mod zones;

@@ -112,7 +112,7 @@ impl Engine {
         let on_their_way = open.digest.items.iter().filter(|item| set.is_unentered(item.block));
         let on_their_way: u32 = on_their_way.map(|item| item.end() - item.block).sum();
         // A snapshot may make its tombstones superfluous.
-        let moved = self.blocks_to_move(open.id, &open.digest, u64::MAX)?.without_tombstones;
+        let moved = self.blocks_to_move_about(open.id, &open.digest)?;
         let wins = moved.saturating_add(on_their_way) < open.capacity;
         if !wins && set.all_entered() {
             set.wins_nothing_at(set.died());

@@ -351,7 +351,7 @@ impl Engine {
         if !set.is_hurt() || self.free_sets() <= RESERVED {
             let died = set.died();
             let floor = self.snapshots.durable_floor.get();
-            let moved = self.blocks_to_move(id, &digest, floor)?;
+            let moved = self.blocks_to_move(id, &digest, floor).await?;
             // A set that ended early wins what was never written, too.
             let won = self.capacity(set);
             // Below the reserve no snapshot can be taken.
