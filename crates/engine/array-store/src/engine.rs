@@ -26,6 +26,7 @@ use crate::object::deleting::Deleting;
 use crate::object::own_names::LOSS_NAME;
 use crate::object::progress::Puts;
 use crate::object::sharing::Sharing;
+use crate::object::unsure::Unsure;
 use crate::pace::Paces;
 use crate::repair::told::Membership;
 use crate::repair::waiting::Repairs;
@@ -64,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) allocator: Rc<Allocator>,
     pub(crate) stamps: Stamps,
     pub(crate) puts: Puts,
+    /// Versions that may be on the drives although their puts failed.
+    pub(crate) unsure: Unsure,
     pub(crate) sharing: Sharing,
     pub(crate) deleting: Deleting,
     pub(crate) buffering: Buffering,
@@ -127,6 +130,7 @@ impl Engine {
             allocator,
             stamps,
             puts: Puts::default(),
+            unsure: Unsure::default(),
             sharing: Sharing::default(),
             deleting: Deleting::default(),
             buffering: Buffering::new(superblock.buffer),
@@ -170,6 +174,11 @@ impl Engine {
     pub(crate) fn writable(&self) -> Result<()> {
         if self.options.read_only {
             return Err(Error::new(ErrorKind::Invalid, "the array is open for reading only; nothing was changed"));
+        }
+        if self.lifecycle.index_lacks.get() {
+            let message =
+                "the index refused a change that is on the drives: nothing is written until the array is opened again";
+            return Err(Error::new(ErrorKind::Index, message));
         }
         self.running()
     }

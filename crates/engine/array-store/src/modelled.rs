@@ -140,7 +140,7 @@ impl Layer<'_> {
         part.completion = part.completion.filter(|_| last);
         let (stamp, length) = (self.engine.stamps.next(), part.length);
         let marker = Marker { stamp, shape: Shape::new(code, length), parts: vec![part] };
-        let (first, shape) = (open.next.max(1), marker.shape);
+        let (first, shape) = (open.next_item(), marker.shape);
         let block = marker.fragments_at(first);
         open.next = block + shape.fragment_blocks().0 as u32;
         open.digest.push(DigestItem { block: first, body: ItemBody::Segment(marker) });

@@ -130,7 +130,8 @@ impl ArrayStore {
         Ok(Object { name: Bytes::copy_from_slice(name), version, size, attributes })
     }
 
-    /// Deletes every version of an object that began before now. `false` if there was none. (SMORE, section III-F.3.)
+    /// Deletes every version of an object that began before now. `false` if there was none. (SMORE, section III-F.3.) `true` also where a put
+    /// failed, and may have landed: that is deleted, too.
     ///
     /// **Durability:** durable when it returns.
     ///

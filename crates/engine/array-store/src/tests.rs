@@ -2,6 +2,7 @@
 
 mod beside;
 mod cleaners;
+mod dead;
 mod gentle;
 mod lanes;
 mod many;
@@ -14,7 +15,10 @@ mod regroup;
 mod scale;
 mod snapshots;
 mod space;
+mod steps;
 mod superblocks;
+mod unsure;
+mod zones;
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -11,6 +11,7 @@
 //! - AO-OBJ-2: an object is there whole or not at all: its blobs are durable before the object that names them.
 //! - AO-OBJ-3: a blob is deleted only when no object and no upload names it, and no reader is reading it.
 //! - AO-OBJ-4: what nobody names comes back as space, also after a power cut.
+//! - AO-OBJ-5: a put that failed may have landed: a delete that is acknowledged after it is final.
 //!
 //! All of them: `tests/store.rs`. Map: `names` and `format` have the array's contents, `engine` the calls, `client`,
 //! `writer` and `reader` the way in from other threads.

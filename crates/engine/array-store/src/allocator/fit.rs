@@ -106,16 +106,16 @@ impl Engine {
         // Includes the waste of small segments. A moved item wastes up to a segment elsewhere; single parts are only
         // looked at if less than that lives or is unused.
         let unused = self.set_data(set).saturating_sub(live);
-        if open.next == 0 || live >= set.no_gain_at() || unused < live.min(u64::from(self.segment_length)) / 2 {
+        if open.next == 0 || !set.may_win() || unused < live.min(u64::from(self.segment_length)) / 2 {
             return Ok(false);
         }
         let on_their_way = open.digest.items.iter().filter(|item| set.is_unentered(item.block));
         let on_their_way: u32 = on_their_way.map(|item| item.end() - item.block).sum();
         // A snapshot may make its tombstones superfluous.
-        let moved = self.blocks_to_move(open.id, &open.digest, u64::MAX)?;
+        let moved = self.blocks_to_move_about(open.id, &open.digest)?;
         let wins = moved.saturating_add(on_their_way) < open.capacity;
         if !wins && set.all_entered() {
-            set.set_no_gain_at(live);
+            set.wins_nothing_at(set.died());
         }
         Ok(wins)
     }

@@ -22,7 +22,8 @@
 //!   room unless another one takes its place, cleaning wins something of it, or more are available than clients may
 //!   have open.
 //! - AS-ALLOC-1: who asks is in the queue only while it waits: a writer that goes away, and one that opens a set or
-//!   waits for space, keeps no drive from others.
+//!   waits for space, keeps no drive from others; nor does one that waits for space keep its group's turn.
+//!   `small_objects_do_not_wait_for_a_large_one_that_waits_for_space`.
 
 mod fit;
 mod flow;

@@ -113,6 +113,7 @@ impl Engine {
                     // Nothing is kept from others meanwhile: what is small may fit in the open set.
                     Err(error) if error.kind == ErrorKind::NoSpace => {
                         let without = if next.choosy { self.shunned(None) } else { DriveSet::EMPTY };
+                        asking.rest();
                         if room.reclaim && self.reclaim_without(without).await? {
                             continue;
                         }
@@ -335,6 +336,16 @@ impl Asking<'_> {
         });
         self.number = Some(number).filter(|_| launch.is_none());
         launch.map(|launch| Pass { allocator: self.allocator().clone(), launch })
+    }
+
+    /// Gives the turn back to those of its group whose items have room, and keeps what is reserved: space may be long in coming. The turn is asked
+    /// for again afterwards. (AS-ALLOC-1)
+    fn rest(&mut self) {
+        self.leave();
+        if let Who::Client(seat, _) = self.who {
+            self.chosen = None;
+            self.allocator().plan(|plan| plan.rest(seat));
+        }
     }
 
     /// Waits for drives no more.

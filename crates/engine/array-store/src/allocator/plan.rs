@@ -34,8 +34,9 @@ const SLOTS_MAX: usize = 12;
 /// Sets that are open for clients at most.
 const STREAMS_MAX: usize = u8::MAX as usize;
 
-/// Zones of a drive that must be left for streams that are not clients' (with one cleaner), and for a rebuild.
-const ZONES_LEFT: u32 = 5;
+/// Zones of a drive that must be left beside those of clients' streams: for a cleaner, for what is old, for snapshots, for a rebuild, for both
+/// superblock zones (the one that was left stays part full), and for a set that ends while the next one is begun.
+const ZONES_LEFT: u32 = 7;
 
 /// Request of a client's item.
 #[derive(Clone, Copy, Debug)]
@@ -390,7 +391,7 @@ mod tests {
         assert_eq!(shape(6, 6, None, 306, Some(128)), (1, 9));
         assert_eq!(shape(6, 6, None, 30_000, None), (1, 12));
         assert_eq!(shape(6, 6, Some(4), 30_000, None), (1, 4));
-        assert_eq!(shape(6, 6, None, 30_000, Some(14)), (1, 9));
+        assert_eq!(shape(6, 6, None, 30_000, Some(14)), (1, 7));
         assert_eq!(shape(6, 6, Some(8), 30_000, Some(3)), (1, 1));
         assert_eq!(shape(60, 12, None, 375_000, Some(128)), (5, 12));
         assert_eq!(shape(60, 12, None, 375_000, Some(14)), (5, 1));

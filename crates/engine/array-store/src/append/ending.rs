@@ -1,4 +1,8 @@
 //! End of an open set: a digest of its items, on every member. (SMORE, section III-D.)
+//!
+//! # Invariants
+//! - AS-WRITE-6: a set that has ended keeps no zone active on a drive that limits active ones, however it ended.
+//!   `sets_that_failed_writes_end_keep_no_zone_active`.
 
 use std::rc::Rc;
 
@@ -6,16 +10,21 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{RecordPlace, frame};
-use shingle_zoned::{DeviceError, ZoneOp};
+use shingle_zoned::{DeviceError, ZoneInfo, ZoneOp, ZoneState};
 
 use crate::append::open_set::OpenSet;
 use crate::append::writer::Writes;
-use crate::drives::asking::at;
+use crate::drives::asking::{Reports, at};
 use crate::engine::Engine;
 use crate::format::{DIGEST, Digest, Member, frame_trailer};
 use crate::lifecycle::state::BusyTask;
-use crate::types::SetState;
-use crate::zone_set::Written;
+use crate::types::{DriveId, SetState};
+use crate::zone_set::{Phase, Written, ZoneSet};
+
+/// True if a zone counts against the limit on active ones.
+fn is_active(zone: &ZoneInfo) -> bool {
+    matches!(zone.state, ZoneState::ImplicitOpen | ZoneState::ExplicitOpen | ZoneState::Closed)
+}
 
 impl Engine {
     /// Finishes zones that are longer than their set, on drives that limit active zones: they would stay active.
@@ -29,6 +38,53 @@ impl Engine {
                 tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
             }
         }
+    }
+
+    /// Finishes zones of sets that a failed write ended, on drives that limit active zones: they would stay active until the set is cleaned, on
+    /// all of its members. Not before a superblock says where the set ends: a zone that is short of an item proves that the item was not
+    /// acknowledged. (AS-EXAM-1)
+    async fn finish_failed(&self, members: &[Member]) {
+        if !members.iter().any(|member| self.limits_active(member)) {
+            return;
+        }
+        match self.say_superblock().await {
+            Ok(()) => self.finish_active(members).await,
+            Err(error) => {
+                tracing::warn!(%error, "zones of a set that ended stay active until the array is opened again")
+            }
+        }
+    }
+
+    fn limits_active(&self, member: &Member) -> bool {
+        self.drives.usable(member.drive).is_some_and(|dev| dev.geometry().active_zones_max.is_some())
+    }
+
+    /// Finishes those of the zones that are active, on drives that limit them.
+    async fn finish_active(&self, members: &[Member]) {
+        for member in members.iter().filter(|member| self.limits_active(member)) {
+            let Some(dev) = self.drives.usable(member.drive) else { continue };
+            let finished = match dev.report(member.zone, 1).await {
+                Ok(zones) if zones.iter().any(is_active) => dev.manage(member.zone, ZoneOp::Finish).await,
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = finished {
+                tracing::warn!(drive = self.drives.name(member.drive), %error, "a zone could not be finished");
+            }
+        }
+    }
+
+    /// The same of all sets that have ended, as an opening finds them: the process before may not have come to it. Their ends are in a
+    /// superblock.
+    pub(crate) async fn finish_left(&self, reports: &Reports) {
+        let active = |member: &Member| {
+            let zone = reports.get(&member.drive).and_then(|zones| zones.get(member.zone.0 as usize));
+            self.limits_active(member) && zone.is_some_and(is_active)
+        };
+        let ended = |set: &ZoneSet| !matches!(set.state(), SetState::Open | SetState::Available);
+        let sets = self.sets.all().filter(|(_, set)| ended(set) && set.phase() == Phase::Still);
+        let left: Vec<Member> = sets.flat_map(|(_, set)| set.members()).filter(active).collect();
+        self.finish_active(&left).await;
     }
 
     /// Seals the sets that recovery closed. Not before a superblock says where they end: with some of the digests
@@ -102,8 +158,8 @@ impl Engine {
                     open.digest = Digest::of(items.into_iter().filter(|item| item.end() <= end).collect());
                 }
                 let start = open.next;
-                let writes = engine.write_digest(&open, start);
-                engine.end_set(open, writes, busy).await;
+                let digest = engine.begin_digest(&open, start);
+                engine.end_set(open, digest, busy).await;
             });
             return;
         }
@@ -114,30 +170,50 @@ impl Engine {
         let end = open.capacity.saturating_sub(open.digest_blocks(0) + 1).max(open.next);
         let short = index || open.set.drives().meets(&self.paces.avoided());
         let start = if short { open.next } else { end };
-        let writes = self.write_digest(&open, start);
-        self.rt.spawn_detached(async move { engine.end_set(open, writes, busy).await });
+        let digest = self.begin_digest(&open, start);
+        self.rt.spawn_detached(async move { engine.end_set(open, digest, busy).await });
     }
 
-    /// Starts the writes of a set's digest at block `start` of its zones.
-    fn write_digest(&self, open: &OpenSet, start: u32) -> Writes {
+    /// Begins the digest of a set at block `start` of its zones: starts the writes, unless it is so large that drives have it in turns.
+    fn begin_digest(&self, open: &OpenSet, start: u32) -> Ending {
         let sequence = self.stamps.next();
         open.set.closed_at(sequence);
-        let gap = zeros(Blocks(u64::from(start.saturating_sub(open.next))));
-        let frames = open.members.iter().map(|&member| {
+        open.set.set_written(start + open.digest_blocks(0) + 1);
+        let mut ending = Ending { start, sequence, at_once: at_once(open), started: None };
+        if ending.at_once >= open.members.len() {
+            ending.started = Some(self.write_digest(open, &ending, &open.members));
+        }
+        ending
+    }
+
+    /// Starts the writes of a set's digest to some of its members.
+    fn write_digest(&self, open: &OpenSet, ending: &Ending, members: &[Member]) -> Writes {
+        let gap = zeros(Blocks(u64::from(ending.start.saturating_sub(open.next))));
+        let frames = members.iter().map(|&member| {
             let mut pieces = gap.clone();
-            pieces.extend(self.digest_frames(open.epoch, &open.digest, member, start, sequence));
+            pieces.extend(self.digest_frames(open.epoch, &open.digest, member, ending.start, ending.sequence));
             pieces
         });
-        let frames = frames.collect();
-        open.set.set_written(start + open.digest_blocks(0) + 1);
-        self.write_members(&open.members, open.next, frames)
+        self.write_members(members, open.next, frames.collect())
+    }
+
+    /// Waits for the writes of a set's digest; what failed of them.
+    async fn end_digest(&self, open: &OpenSet, mut ending: Ending) -> Vec<(DriveId, DeviceError)> {
+        let mut results = Vec::with_capacity(open.members.len());
+        match ending.started.take() {
+            Some(writes) => results = writes.await,
+            None => {
+                for some in open.members.chunks(ending.at_once) {
+                    results.extend(self.write_digest(open, &ending, some).await);
+                }
+            }
+        }
+        results.into_iter().filter_map(|(member, result)| Some((member.drive, result.err()?))).collect()
     }
 
     /// Waits for a set's digest, and until everything in the set is in the index: then it is closed (AS-WRITE-2).
-    async fn end_set(self: &Rc<Self>, open: OpenSet, writes: Writes, busy: BusyTask) {
-        let failed =
-            |(member, result): (Member, std::result::Result<(), DeviceError>)| Some((member.drive, result.err()?));
-        let errors: Vec<_> = writes.await.into_iter().filter_map(failed).collect();
+    async fn end_set(self: &Rc<Self>, open: OpenSet, digest: Ending, busy: BusyTask) {
+        let errors = self.end_digest(&open, digest).await;
         if !open.flights.failed.get() {
             self.finish_longer(&open.members, open.set.written()).await;
         }
@@ -149,13 +225,38 @@ impl Engine {
         }
         open.flights.drained().await;
         open.set.ends_before(open.next);
+        if open.flights.failed.get() {
+            self.finish_failed(&open.members).await;
+        }
         // Items that are not in the index yet may wait for a caller (AS-CLOSE-1).
         drop(busy);
         open.flights.entered(&open.set).await;
         // Until something in it dies, cleaning what cleaning packed would win nothing, and never end. (AS-CLEAN-3)
         open.set.has_ended(open.next, open.packed);
+        if let Err(error) = self.hold_for_tombstones(&open).await {
+            tracing::warn!(set = open.id.0, %error, "a set may be cleaned later than it could be");
+        }
         self.space.notify_waiters();
     }
+}
+
+/// The digest of a set that ends.
+struct Ending {
+    /// The block of its record.
+    start: u32,
+    sequence: u64,
+    /// Members that it is framed for at once: each takes a copy in memory.
+    at_once: usize,
+    started: Option<Writes>,
+}
+
+/// Bytes of digests that are in memory at once for a set that ends.
+const DIGESTS_MOST: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+
+/// Members that a set's digest is framed for at once.
+fn at_once(open: &OpenSet) -> usize {
+    let digest = Blocks(u64::from(open.digest_blocks(0))).bytes();
+    usize::try_from(DIGESTS_MOST / digest).unwrap_or(usize::MAX).max(1)
 }
 
 /// So many zeros are in memory, for a gap of any length.

@@ -87,9 +87,14 @@ impl OpenSet {
         record_blocks((self.digest.encoded().len() + more) as u64).0 as u32
     }
 
+    /// The block at which the next item begins: behind the head of the zones.
+    pub(crate) fn next_item(&self) -> u32 {
+        self.next.max(1)
+    }
+
     /// Blocks that an item may take whose digest entry takes `entry` bytes.
     pub(crate) fn room(&self, entry: usize) -> u32 {
-        self.capacity.saturating_sub(self.next + self.digest_blocks(entry) + 1)
+        self.capacity.saturating_sub(self.next_item() + self.digest_blocks(entry) + 1)
     }
 }
 

@@ -14,6 +14,8 @@
 //! - AS-WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set:
 //!   it and all behind it are void, and a durable superblock says so before anybody learns of it. So what was answered
 //!   with an error is not found by a recovery.
+//! - AS-WRITE-5: an item goes only where a digest with its entry, and the trailer, fit behind it.
+//!   `an_item_that_fills_a_set_leaves_room_for_its_digest`.
 //! - AS-WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds
 //!   up others, or the closing of the array.
 
@@ -49,7 +51,7 @@ impl Engine {
         (mut body, data): (ItemBody, Bytes),
         pass: Pass,
     ) -> Started {
-        let block = open.next.max(1);
+        let block = open.next_item();
         let stamp = self.stamps.next();
         let consumed = data.len();
         let (frames, parts, segment_length) = match &mut body {

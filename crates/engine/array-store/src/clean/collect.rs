@@ -2,9 +2,14 @@
 //!
 //! # Invariants
 //! - AS-CLEAN-3: a set is collected only if that wins space: its dead bytes exceed what moving may waste.
+//! - AS-CLEAN-8: tombstones that are still needed are not moved for their own sake: a set that is mostly such ones, or that cleaning filled with
+//!   them, is left until a snapshot makes them superfluous, which cleaning takes once nothing else can be won; but where none can be
+//!   taken. So nothing is the first victim for ever.
 //! - AS-CLEAN-7: a set that cannot be read is emptied where the index has all that it held and nothing of it lives, and
 //!   a durable snapshot covers all of it: its tombstones are needed no more then (AS-SNAP-3).
 //!   `a_dead_set_that_cannot_be_read_fails_no_rebuild`.
+//! - AS-CLEAN-9: a set in which parts without bytes live is not one in which nothing does: it is emptied only once they were moved, and moving
+//!   wins something again once one of them dies.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Digest;
 use crate::recovery::examine::{Examined, Holds};
 use crate::stats::add;
-use crate::types::{DriveSet, SetId, SetState};
+use crate::types::{DriveSet, PartPlace, SetId, SetState};
 use crate::zone_set::ZoneSet;
 
 /// Free sets for each lane below which cleaning goes on in the background; fewer in small arrays. Few: the later a set
@@ -33,6 +38,15 @@ pub(crate) const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// Sets that are dealt with before others have their turn.
 const STEP: usize = 1024;
+
+/// Treatment of a set that is mostly tombstones that are still needed. (AS-CLEAN-8)
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tombstones {
+    /// It waits for a snapshot.
+    Wait,
+    /// They are moved, if that wins anything.
+    Move,
+}
 
 impl Engine {
     /// Wins space by collecting one set, or waits until others have won some. `false` if none can be won. (AS-WRITE-4)
@@ -75,6 +89,7 @@ impl Engine {
     async fn win_space(self: &Rc<Self>, free: usize, without: &DriveSet) -> Result<bool> {
         let _turn = self.cleaners.turn().await;
         let Some(first) = self.win_beside(free, without).await? else { return Ok(true) };
+        let mut tombstones = Tombstones::Wait;
         loop {
             self.running()?;
             if self.sets.free_without(without) > free {
@@ -86,7 +101,7 @@ impl Engine {
                 continue;
             }
             if let Some((id, set)) = self.victim(without) {
-                match self.collect(&first, id, &set).await {
+                match self.collect(&first, id, &set, tombstones).await {
                     Ok(true) => return Ok(true),
                     Ok(false) => {}
                     Err(error) if error.kind == ErrorKind::NoSpace && self.space_comes(without) => {
@@ -104,7 +119,12 @@ impl Engine {
                 // They come to an end, and do not wait for this one. (AS-CLEAN-4)
                 self.wait_for_cleaners(|cleaners| !cleaners.beside()).await;
             } else if !self.retry_stuck() && !self.drop_tombstones().await? {
-                return Ok(false);
+                if tombstones == Tombstones::Move || self.snapshots.held_by_tombstones.borrow().is_empty() {
+                    return Ok(false);
+                }
+                // No snapshot helps: they are moved as far as that wins anything. (AS-CLEAN-8)
+                tombstones = Tombstones::Move;
+                self.try_held_by_tombstones().await;
             }
         }
     }
@@ -127,7 +147,7 @@ impl Engine {
                 full = false;
                 continue;
             };
-            match self.collect(&cleaner, id, &set).await {
+            match self.collect(&cleaner, id, &set, Tombstones::Wait).await {
                 Ok(true) => return Ok(None),
                 Ok(false) => {}
                 // Others took the free sets. Its moved data stays moved.
@@ -198,7 +218,7 @@ impl Engine {
         let held = self.snapshots.held_by_tombstones.take();
         for (number, id) in held.into_iter().enumerate() {
             if let Some(set) = self.sets.get(id) {
-                set.set_no_gain_at(u64::MAX);
+                set.may_win_again();
             }
             if number % STEP == STEP - 1 {
                 self.rt.yield_now().await;
@@ -223,9 +243,24 @@ impl Engine {
         self.as_first_cleaner(id, set, async move |first| {
             // Of a set that recovery could not read the index has nothing: it would seem to be empty. (AS-STUCK-1)
             engine.retry_stuck();
-            if own.is_stuck() { Ok(false) } else { engine.empty_set(&first, id, &own).await }
+            if own.is_stuck() { Ok(false) } else { engine.empty_set(&first, id, &own, Tombstones::Wait).await }
         })
         .await
+    }
+
+    /// True if no part lives in a set that has ended, as the index has it. Parts without bytes do not show in the bytes that live there, and of a
+    /// set whose items cannot be read nothing else tells of them. (AS-CLEAN-9)
+    pub(crate) async fn nothing_lives(&self, id: SetId, set: &ZoneSet) -> Result<bool> {
+        let (mut lives, mut after) = (set.live() > 0, None);
+        while !lives {
+            let look = |_: &[u8], _, _, place: &PartPlace| lives |= place.set == id;
+            after = self.index()?.for_parts_behind(after.as_ref(), STEP, look).map_err(Error::index)?;
+            if after.is_none() {
+                break;
+            }
+            self.rt.yield_now().await;
+        }
+        Ok(!lives)
     }
 
     /// Empties a set that nothing lives in, and that cannot be read. (AS-CLEAN-7) `false` if it may be needed.
@@ -244,7 +279,7 @@ impl Engine {
             let Ok(_no_snapshot) = engine.snapshots.taking.try_lock() else { return Ok(false) };
             // The one that covers it may not be in a superblock yet.
             engine.write_superblock(None).await?;
-            if !is_dead(&engine, &own) || own.state() != SetState::Indexed {
+            if !is_dead(&engine, &own) || own.state() != SetState::Indexed || !engine.nothing_lives(id, &own).await? {
                 return Ok(false);
             }
             tracing::warn!(set = id.0, "nothing lives in a set that cannot be read; it is emptied");
@@ -283,8 +318,14 @@ impl Engine {
     }
 
     /// As [`Engine::empty_set`], of a set that a cleaner chose: one that cannot be read is passed over.
-    async fn collect(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
-        match self.empty_set(cleaner, id, set).await {
+    async fn collect(
+        self: &Rc<Self>,
+        cleaner: &Cleaner,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        tombstones: Tombstones,
+    ) -> Result<bool> {
+        match self.empty_set(cleaner, id, set, tombstones).await {
             Err(error) if error.kind == ErrorKind::Corrupt => {
                 tracing::error!(set = id.0, %error, "a set is passed over by cleaning");
                 self.pass_over(id, set);
@@ -296,30 +337,42 @@ impl Engine {
 
     /// Moves what lives in `set` and leaves it to be reset when its last reader is gone. `false` if that would win
     /// nothing, or not all of it can be moved.
-    async fn empty_set(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, set: &Rc<ZoneSet>) -> Result<bool> {
+    async fn empty_set(
+        self: &Rc<Self>,
+        cleaner: &Cleaner,
+        id: SetId,
+        set: &Rc<ZoneSet>,
+        tombstones: Tombstones,
+    ) -> Result<bool> {
         let _victim = cleaner.take(id, set);
         let pin = self.sets.pin(id);
         let digest = self.contents(id, set).await?;
         // A set that is hurt is emptied even if that wins nothing, unless space is needed.
         if !set.is_hurt() || self.free_sets() <= RESERVED {
+            let died = set.died();
             let floor = self.snapshots.durable_floor.get();
+            let moved = self.blocks_to_move(id, &digest, floor).await?;
             // A set that ended early wins what was never written, too.
             let won = self.capacity(set);
-            if self.blocks_to_move(id, &digest, floor)? >= won {
-                set.set_no_gain_at(set.live());
-                if self.blocks_to_move(id, &digest, u64::MAX)? < won {
+            // Below the reserve no snapshot can be taken.
+            let waits = tombstones == Tombstones::Wait && self.free_sets() >= RESERVED;
+            let mostly_tombstones = moved.all.saturating_sub(moved.without_tombstones) > won / 2;
+            if moved.all >= won || waits && mostly_tombstones {
+                set.wins_nothing_at(died);
+                if moved.without_tombstones < won {
                     self.snapshots.held_by_tombstones.borrow_mut().insert(id);
                 }
                 return Ok(false);
             }
         }
-        self.move_live(cleaner, id, &digest).await?;
+        let left = self.move_live(cleaner, id, &digest).await?;
         drop(pin);
-        if set.live() > 0 {
+        if left > 0 || set.live() > 0 {
             // Something in it could not be read, and stays where it is until it can be.
             self.pass_over(id, set);
             tracing::error!(
                 set = id.0,
+                parts = left,
                 live = set.live(),
                 "a set could not be emptied; it is tried again later: run a scrub"
             );
@@ -334,11 +387,17 @@ impl Engine {
     /// Leaves a set to be reset when its last reader is gone.
     fn trim_later(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) {
         set.leave();
+        self.trim_soon(id, set);
+    }
+
+    /// Resets a set in a task of its own, once it has ended and its last reader is gone.
+    pub(crate) fn trim_soon(self: &Rc<Self>, id: SetId, set: &Rc<ZoneSet>) {
         let (engine, set) = (self.clone(), set.clone());
         self.rt.spawn_detached(async move {
             if let Err(error) = engine.trim(&set).await {
                 tracing::warn!(set = id.0, %error, "an empty set could not be reset; that is done before it is used");
             }
+            engine.snapshots.trimming.borrow_mut().remove(&id);
             engine.space.notify_waiters();
         });
     }
@@ -348,7 +407,14 @@ impl Engine {
         let written = self.written(set).await?;
         match self.examine(id, set, &written).await {
             Examined::Holds(Holds { digest, lost: None, .. }) => Ok(digest),
-            Examined::Empty => Ok(Digest::default()),
+            Examined::Empty if self.nothing_lives(id, set).await? => Ok(Digest::default()),
+            Examined::Empty => {
+                self.pass_over(id, set);
+                Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!("{id} cannot be collected: nothing is there of what lives in it"),
+                ))
+            }
             Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) | Examined::Unread(why) => {
                 self.pass_over(id, set);
                 Err(Error::new(ErrorKind::Corrupt, format!("{id} cannot be collected: {why}")))

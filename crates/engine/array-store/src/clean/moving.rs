@@ -3,6 +3,7 @@
 //! # Invariants
 //! - AS-CLEAN-1: an index entry moves only if it still names the copy that was read: what was deleted or replaced
 //!   meanwhile stays so.
+//! - AS-CLEAN-10: no step looks up more than so many parts, however many a set has. `parts_of_a_set_are_looked_up_in_steps`.
 //! - AS-CLEAN-2: tombstones that the newest snapshot still needs move along (AS-SNAP-3).
 
 use std::collections::BTreeMap;
@@ -13,13 +14,14 @@ use shingle_base::Blocks;
 use shingle_record::record_blocks;
 
 use crate::append::item::Item;
-use crate::append::open_set::Stream;
+use crate::append::open_set::{OpenSet, Stream};
 use crate::clean::cleaners::Cleaner;
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Digest, ITEM_FIXED, ItemBody, Marker, Tombstone, encode_tombstones, part_bytes};
 use crate::index::{Change, PartKey};
+use crate::object::sharing::SegmentRoom;
 use crate::segment::Shape;
 use crate::stats::add;
 use crate::types::{Part, PartPlace, SetId};
@@ -50,6 +52,78 @@ fn needed_tombstones(digest: &Digest, floor: u64) -> Vec<Tombstone> {
     newest.into_iter().map(|(name, version)| Tombstone { name, version }).collect()
 }
 
+/// Blocks that a set's contents take elsewhere, with what may be wasted at the end of a set there.
+pub(crate) struct ToMove {
+    pub(crate) all: u32,
+    pub(crate) without_tombstones: u32,
+}
+
+/// Parts that are looked up in the index in one step.
+const LOOKUPS_MOST: usize = 1024;
+
+/// Counts the blocks that parts and tombstones take elsewhere.
+struct Moved<'a> {
+    engine: &'a Engine,
+    /// The segment that is filled: its room, and the bytes of its marker and data.
+    room: SegmentRoom,
+    marker: usize,
+    data: usize,
+    /// Blocks of those before it, and of the longest.
+    segments: Blocks,
+    longest: Blocks,
+    tombstones: Blocks,
+    digest: usize,
+}
+
+impl<'a> Moved<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        let (segments, longest, tombstones) = (Blocks::ZERO, Blocks::ZERO, Blocks::ZERO);
+        let room = SegmentRoom::new(engine.segment_length);
+        Self { engine, room, marker: 0, data: 0, segments, longest, tombstones, digest: 0 }
+    }
+
+    /// Blocks of the segment that is filled.
+    fn segment(&self) -> Blocks {
+        match self.marker {
+            0 => Blocks::ZERO,
+            marker => record_blocks(marker as u64) + Shape::new(self.engine.code, self.data as u32).fragment_blocks(),
+        }
+    }
+
+    fn add(&mut self, part: &Part) {
+        let (marker, data) = (part_bytes(part), part.length as usize);
+        if !self.room.take_part(marker, data) {
+            self.segments += self.segment();
+            self.longest = self.longest.max(self.segment());
+            (self.marker, self.data) = (0, 0);
+            self.room = SegmentRoom::new(self.engine.segment_length);
+            self.room.take_part(marker, data);
+        }
+        self.marker += marker;
+        self.data += data;
+        self.digest += ITEM_FIXED + marker;
+    }
+
+    fn add_tombstones(&mut self, tombstones: &[Tombstone]) {
+        let bytes = encode_tombstones(tombstones).len();
+        self.tombstones += record_blocks(bytes as u64);
+        self.digest += ITEM_FIXED + bytes;
+    }
+
+    fn blocks(&self) -> u32 {
+        self.blocks_of(1)
+    }
+
+    /// Blocks of `times` as many as were counted; with the head of the set they go to, its digest, the trailer, and what may be wasted at the end
+    /// of another set.
+    fn blocks_of(&self, times: u64) -> u32 {
+        let counted = self.segments + self.segment() + self.tombstones;
+        let longest = self.longest.max(self.segment());
+        let digest = record_blocks(self.digest as u64 * times);
+        u32::try_from(counted.0 * times + 2 + digest.0 + longest.0).unwrap_or(u32::MAX)
+    }
+}
+
 /// Tombstones of one record.
 const TOMBSTONES_MAX: usize = 256;
 
@@ -63,42 +137,64 @@ impl Engine {
         if self.cleaners.is_old(age) { Stream::Cold } else { clean }
     }
 
-    /// Blocks that what lives in a set takes elsewhere, with what may be wasted at the end of a set there. (AS-CLEAN-3)
-    pub(crate) fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<u32> {
-        let blocks = |parts: usize, bytes: u64| {
-            let shape = Shape::new(self.code, bytes as u32);
-            record_blocks(parts as u64) + shape.fragment_blocks()
-        };
-        let (mut total, mut longest) = (Blocks::ZERO, Blocks::ZERO);
-        let (mut parts, mut bytes) = (0, 0);
-        let mut digest_bytes = 0;
+    /// Blocks that what lives in a set, and its tombstones that are not below `floor`, take elsewhere. (AS-CLEAN-3) In steps. (AS-CLEAN-10)
+    pub(crate) async fn blocks_to_move(&self, id: SetId, digest: &Digest, floor: u64) -> Result<ToMove> {
+        let mut moved = Moved::new(self);
+        let mut step = 0;
         for marker in segments(digest) {
             for part in &marker.parts {
-                if self.live_place(id, marker.stamp, part)?.is_none() {
-                    continue;
+                if self.live_place(id, marker.stamp, part)?.is_some() {
+                    moved.add(part);
                 }
-                if parts > 0 && bytes + u64::from(part.length) > u64::from(self.segment_length) {
-                    longest = longest.max(blocks(parts, bytes));
-                    total += blocks(parts, bytes);
-                    (parts, bytes) = (0, 0);
-                }
-                parts += part_bytes(part);
-                digest_bytes += ITEM_FIXED + part_bytes(part);
-                bytes += u64::from(part.length);
+                self.after_lookup(&mut step).await;
             }
         }
-        if parts > 0 {
-            longest = longest.max(blocks(parts, bytes));
-            total += blocks(parts, bytes);
-        }
+        let without_tombstones = moved.blocks();
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
-            let bytes = encode_tombstones(some).len();
-            total += record_blocks(bytes as u64);
-            digest_bytes += ITEM_FIXED + bytes;
+            moved.add_tombstones(some);
         }
-        // The head of the set they go to, its digest, and the trailer.
-        total += Blocks(2) + record_blocks(digest_bytes as u64);
-        Ok((total + longest).0 as u32)
+        Ok(ToMove { all: moved.blocks(), without_tombstones })
+    }
+
+    /// The same without tombstones, at once: of many parts it looks up some. (AS-CLEAN-10)
+    pub(crate) fn blocks_to_move_about(&self, id: SetId, digest: &Digest) -> Result<u32> {
+        let parts = segments(digest).map(|marker| marker.parts.len()).sum::<usize>();
+        // An odd one: what comes in pairs, or rows of eight, lives and dies so.
+        let every = parts.div_ceil(LOOKUPS_MOST) | 1;
+        let mut moved = Moved::new(self);
+        let all = segments(digest).flat_map(|marker| marker.parts.iter().map(|part| (marker.stamp, part)));
+        for (stamp, part) in all.step_by(every) {
+            if self.live_place(id, stamp, part)?.is_some() {
+                moved.add(part);
+            }
+        }
+        Ok(moved.blocks_of(every as u64))
+    }
+
+    /// A part was looked up: others have their turn after so many.
+    async fn after_lookup(&self, step: &mut usize) {
+        *step += 1;
+        if step.is_multiple_of(LOOKUPS_MOST) {
+            self.rt.yield_now().await;
+        }
+    }
+
+    /// A set that cleaning filled wins nothing until something in it dies. Tombstones do not: it is tried again once a snapshot made them
+    /// superfluous, if they take room that counts. Single ones that deletions brought there are not packed, and can be at any time. (AS-CLEAN-8)
+    pub(crate) async fn hold_for_tombstones(&self, open: &OpenSet) -> Result<()> {
+        let floor = self.snapshots.durable_floor.get();
+        if !open.packed || open.set.may_win() || needed_tombstones(&open.digest, floor).is_empty() {
+            return Ok(());
+        }
+        let moved = self.blocks_to_move(open.id, &open.digest, floor).await?;
+        let taken = open.next + open.digest_blocks(0) + 1;
+        // Else what is moved might be moved again, and again.
+        if moved.all <= taken / 4 * 3 {
+            open.set.may_win_again();
+        } else if moved.without_tombstones < open.capacity {
+            self.snapshots.held_by_tombstones.borrow_mut().insert(open.id);
+        }
+        Ok(())
     }
 
     /// Place of a part in the index, if that is in this very segment.
@@ -107,27 +203,34 @@ impl Engine {
         Ok(found.filter(|place| place.set == id && place.stamp == stamp))
     }
 
-    pub(crate) async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<()> {
-        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, usize)> = BTreeMap::new();
+    /// Moves what lives in a set, and the tombstones that are needed. Returns the number of parts that could not be read, and stay.
+    pub(crate) async fn move_live(self: &Rc<Self>, cleaner: &Cleaner, id: SetId, digest: &Digest) -> Result<usize> {
+        let mut batches: BTreeMap<Stream, (Vec<(Live, Bytes)>, SegmentRoom)> = BTreeMap::new();
+        let (mut left, mut step) = (0, 0);
         let floor = self.snapshots.durable_floor.get();
         cleaner.copies(self.buried_below());
         for marker in segments(digest) {
             for part in &marker.parts {
-                let Some(place) = self.live_place(id, marker.stamp, part)? else { continue };
+                let found = self.live_place(id, marker.stamp, part)?;
+                self.after_lookup(&mut step).await;
+                let Some(place) = found else { continue };
                 let data = match self.read_place(&place, 0, place.length).await {
                     Ok(data) => data,
                     Err(error) => {
                         tracing::error!(%error, "a part could not be moved");
+                        left += 1;
                         continue;
                     }
                 };
                 let stream = self.stream_of(part, cleaner.stream());
-                let (batch, bytes) = batches.entry(stream).or_default();
-                if *bytes + data.len() > self.segment_length as usize && !batch.is_empty() {
-                    *bytes = 0;
+                let fresh = || SegmentRoom::new(self.segment_length);
+                let (batch, room) = batches.entry(stream).or_insert_with(|| (Vec::new(), fresh()));
+                // A marker has a limit as a client's has: parts without bytes would make one that no set has room for.
+                if !room.take_part(part_bytes(part), data.len()) {
+                    *room = fresh();
+                    room.take_part(part_bytes(part), data.len());
                     self.move_batch(cleaner, stream, std::mem::take(batch)).await?;
                 }
-                *bytes += data.len();
                 batch.push((Live { part: part.clone(), place }, data));
             }
         }
@@ -138,7 +241,7 @@ impl Engine {
         for some in needed_tombstones(digest, floor).chunks(TOMBSTONES_MAX) {
             self.append(cleaner.stream(), &Item::Tombstones(some.to_vec())).await?;
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Writes parts to the cleaner's set and moves their entries. (AS-CLEAN-1)

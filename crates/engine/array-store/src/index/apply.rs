@@ -61,6 +61,10 @@ impl Index {
     /// # Errors
     /// If the tree cannot be written: nothing was applied, and the index should be given up.
     pub(crate) fn apply(&self, changes: &[Change]) -> IndexResult<Applied> {
+        #[cfg(test)]
+        if self.refuses.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(super::IndexError::Malformed("a test wants it so"));
+        }
         let transaction = self.begin()?;
         let applier = Applier {
             parts: transaction.open_table(PARTS)?,

@@ -18,6 +18,8 @@
 //! - AS-IX-3: a [`Snapshot`] shows one moment, whatever is applied later. `a_snapshot_is_a_moment`.
 //! - AS-IX-4: a file is taken only if it is byte for byte what [`Index::close_clean`] left, of the array and with the
 //!   generation that the engine knows, and only once. `tests/clean.rs`.
+//! - AS-IX-5: once a change was refused the array writes nothing more, and does not leave the index as that of an orderly end: it lacks what is
+//!   on the drives. `an_index_that_refuses_a_change_ends_all_writes`.
 
 mod apply;
 mod backend;
@@ -68,6 +70,9 @@ pub(crate) struct Index {
     file: Option<backend::IndexFile>,
     /// Told of its work, if there is one.
     runtime: Option<Runtime>,
+    /// It refuses changes.
+    #[cfg(test)]
+    pub(crate) refuses: std::sync::atomic::AtomicBool,
 }
 
 impl Index {
@@ -107,7 +112,15 @@ impl Index {
     }
 
     fn with(database: Database, objects: u64, file: Option<backend::IndexFile>) -> IndexResult<Self> {
-        Ok(Self { database, objects: AtomicU64::new(objects), changes: AtomicU64::new(0), file, runtime: None })
+        Ok(Self {
+            database,
+            objects: AtomicU64::new(objects),
+            changes: AtomicU64::new(0),
+            file,
+            runtime: None,
+            #[cfg(test)]
+            refuses: Default::default(),
+        })
     }
 
     /// The same index, which tells `runtime` of its work.

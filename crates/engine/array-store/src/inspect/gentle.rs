@@ -73,6 +73,9 @@ impl ArrayStore {
     }
 }
 
+/// Sets that are looked at before those behind them are counted anew: sets come and go meanwhile.
+const COUNTED_ANEW: usize = 256;
+
 impl Engine {
     async fn check_gently(self: &Rc<Self>, quick: bool, mut progress: impl FnMut(&ScrubReport)) -> Result<CheckReport> {
         let began = self.stamps.next();
@@ -83,10 +86,12 @@ impl Engine {
         let mut rests = Rests::new(&self.rt, true);
         loop {
             self.running()?;
-            let (next, left) = self.sets.holding_behind(after);
-            let Some((id, set)) = next else { break };
+            let Some((id, set)) = self.sets.next_holding(after) else { break };
+            if told.done.is_multiple_of(COUNTED_ANEW) {
+                told.sets = told.done + self.sets.holding_behind(after);
+            }
             after = Some(id);
-            told.sets = told.done + left;
+            told.sets = told.sets.max(told.done + 1);
             debug_assert!(window.segments < WINDOW, "AS-GENTLE-2: {} segments are remembered", window.segments);
             if let Some(mut contents) = self.kept_contents(id, &set).await? {
                 window.add(id, segments_of(&contents.items));

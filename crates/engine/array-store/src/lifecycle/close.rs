@@ -63,6 +63,11 @@ impl Engine {
         if self.options.read_only {
             return self.close_as_it_was();
         }
+        if self.lifecycle.index_lacks.get() {
+            // It is not left as that of an orderly end: the next opening builds another one. (AS-IX-5)
+            drop(self.take_index());
+            return self.writable();
+        }
         if let Some(buffer) = buffer {
             // The next opening has it from the buffer's files again (AS-BUF-4).
             let left: Vec<Change> = buffer.left();

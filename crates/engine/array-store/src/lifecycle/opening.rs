@@ -163,6 +163,7 @@ impl ArrayStore {
         }
         report.readmitted = readmitted;
         engine.seal_torn().await;
+        engine.finish_left(&reports).await;
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening
         // (AS-BUF-3).
         engine.bury_buffered(&unsaid).await?;

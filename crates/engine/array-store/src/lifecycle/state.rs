@@ -52,6 +52,9 @@ pub(crate) struct Lifecycle {
     pub(crate) serving: Cell<bool>,
     /// No work is begun any more.
     pub(crate) stopped: Cell<bool>,
+    /// The index refused a change that is on the drives. Whatever is written from then on would go by an index that lacks it; the next
+    /// opening builds another one. (AS-IX-5)
+    pub(crate) index_lacks: Cell<bool>,
     /// Work that closing it waits for.
     pub(crate) busy: Busy,
     /// Generation of the clean close that left this index.

@@ -29,7 +29,7 @@ impl Engine {
         self.writable()?;
         let version = self.stamps.version();
         let found = !self.index()?.versions(&name).map_err(Error::index)?.is_empty();
-        if !found && !self.may_come_back(&name, version) {
+        if !found && !self.may_come_back(&name, version) && !self.unsure.may_be_there(&name) {
             // This call ends versions that began before it, whenever they would end (AS-PUT-2).
             let (any, on_drives) = self.puts.in_progress(&name, version);
             if !on_drives {
@@ -94,6 +94,7 @@ impl Engine {
     /// Writes tombstones durably and takes what they delete out of the index.
     async fn bury(self: &Rc<Self>, tombstones: &[Tombstone]) -> Result<Late> {
         let placed = self.append_tombstones(tombstones).await?;
+        self.unsure.buried(tombstones);
         let removals = tombstones
             .iter()
             .map(|tombstone| Change::RemoveUpTo { name: tombstone.name.clone(), version: tombstone.version });

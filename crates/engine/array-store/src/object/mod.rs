@@ -10,3 +10,4 @@ pub(crate) mod progress;
 pub(crate) mod put;
 pub(crate) mod share;
 pub(crate) mod sharing;
+pub(crate) mod unsure;

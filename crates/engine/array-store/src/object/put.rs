@@ -3,6 +3,7 @@
 //! # Invariants
 //! - AS-PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for
 //!   complete only if it finds all its parts.
+//! - AS-PUT-3 is [`crate::object::unsure`]'s.
 //! - AS-PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
 
 use std::collections::VecDeque;
@@ -115,7 +116,14 @@ impl Put {
         self.engine.running()?;
         let (rt, busy) = (self.engine.rt.clone(), self.engine.lifecycle.busy.begin());
         let finishing = rt.spawn(async move {
+            let (engine, progress) = (self.engine.clone(), self.progress.clone());
             let stored = self.end(attributes).await;
+            // In the step in which it is in progress no more. (AS-PUT-3)
+            if let Err(error) = &stored
+                && progress.launched.get()
+            {
+                engine.unsure.failed(&progress.name, progress.version, error.kind);
+            }
             drop(busy);
             stored
         });
@@ -401,7 +409,8 @@ impl Engine {
         if changes.is_empty() {
             return Ok(());
         }
-        let applied = self.index()?.apply(changes).map_err(Error::index)?;
+        let applied = self.index()?.apply(changes);
+        let applied = applied.inspect_err(|_| self.lifecycle.index_lacks.set(true)).map_err(Error::index)?;
         for (change, done) in changes.iter().zip(applied.done) {
             match change {
                 Change::Put { place, .. } => self.sets.add_live(place.set, u64::from(place.length)),

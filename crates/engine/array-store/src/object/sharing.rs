@@ -54,7 +54,11 @@ impl SegmentRoom {
 
     /// Takes room for an object; whether there was enough. For the first one there always is.
     pub(crate) fn take(&mut self, name: &Bytes, data: usize, completion: &Completion) -> bool {
-        let marker = object_bytes(name, completion);
+        self.take_part(object_bytes(name, completion), data)
+    }
+
+    /// The same for a part that has so many bytes in the marker.
+    pub(crate) fn take_part(&mut self, marker: usize, data: usize) -> bool {
         let fits = self.empty || (data <= self.data && marker <= self.marker);
         if fits {
             self.data = self.data.saturating_sub(data);

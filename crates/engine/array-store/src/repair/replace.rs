@@ -79,8 +79,8 @@ impl Engine {
         }
         let damaged = |why: String| Err(Error::new(ErrorKind::Corrupt, format!("{id}: {why}")));
         let (found, closed) = match self.examine(id, set, &written).await {
-            Examined::Empty if set.live() > 0 => return damaged("nothing is there of what lives in it".into()),
-            Examined::Empty => (None, false),
+            Examined::Empty if self.nothing_lives(id, set).await? => (None, false),
+            Examined::Empty => return damaged("nothing is there of what lives in it".into()),
             Examined::Holds(Holds { lost: Some(why), .. }) | Examined::Damaged(why) | Examined::Unread(why) => {
                 return damaged(why);
             }

@@ -121,8 +121,9 @@ impl Engine {
     /// whose `sets` are it and those behind it. `None` behind the last one.
     pub(crate) async fn scrub_next(self: &Rc<Self>, after: Option<SetId>) -> Result<Option<(SetId, ScrubReport)>> {
         self.writable()?;
-        let (next, sets) = self.sets.holding_behind(after);
-        let Some((id, set)) = next else { return Ok(None) };
+        // It is followed by the reads of a whole set.
+        let sets = self.sets.holding_behind(after);
+        let Some((id, set)) = self.sets.next_holding(after) else { return Ok(None) };
         let mut report = ScrubReport { sets, ..ScrubReport::default() };
         self.scrub_set(id, &set, false, &mut report).await?;
         Ok(Some((id, report)))

@@ -28,6 +28,8 @@ pub(crate) struct Snapshots {
     /// The one that is being taken waits for space.
     pub(crate) waits: Cell<bool>,
     pub(crate) uncovered: Rc<Uncovered>,
+    /// Sets of older ones that tasks empty.
+    pub(crate) trimming: RefCell<BTreeSet<SetId>>,
     /// Sets that were not collected because of their tombstones alone, since the last snapshot that cleaning took.
     pub(crate) held_by_tombstones: RefCell<BTreeSet<SetId>>,
 }
@@ -40,6 +42,7 @@ impl Snapshots {
             taking: Mutex::new(()),
             waits: Cell::new(false),
             uncovered: Rc::default(),
+            trimming: RefCell::default(),
             held_by_tombstones: RefCell::default(),
         }
     }

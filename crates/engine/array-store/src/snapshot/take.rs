@@ -7,6 +7,8 @@
 //!   and is not in it. (The paper's rule, tombstones older than the snapshot, forgets the sets that were open then.) One that
 //!   is needed is not covered either ([`crate::append::uncovered`]).
 //! - AS-SNAP-2: the snapshot before it is trimmed only then.
+//! - AS-SNAP-4: a snapshot is taken once a durable superblock names it, whatever becomes of the one before.
+//!   `a_snapshot_neither_waits_for_the_one_before_nor_fails_with_it`.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -144,7 +146,7 @@ impl Engine {
     }
 
     async fn write_snapshot(self: &Rc<Self>, room: Room) -> Result<()> {
-        self.running()?;
+        self.writable()?;
         // At one moment, from here to the view: what the view has, and where that ends in each set.
         let needed = self.snapshots.uncovered.needed();
         let oldest = needed.iter().map(|deletions| deletions.oldest.0).chain(self.cleaners.copying());
@@ -161,7 +163,7 @@ impl Engine {
             Ok(pieces) => pieces,
             Err(error) => {
                 self.leave_snapshot_set();
-                self.trim_old_snapshots().await?;
+                self.trim_old_snapshots();
                 return Err(error);
             }
         };
@@ -196,7 +198,8 @@ impl Engine {
             self.try_held_by_tombstones().await;
         }
         self.space.notify_waiters();
-        self.trim_old_snapshots().await
+        self.trim_old_snapshots();
+        Ok(())
     }
 
     async fn write_pieces(
@@ -254,14 +257,17 @@ impl Engine {
         Ok(SnapshotPiece { set: placed.set, block: placed.block, stamp: placed.stamp, length })
     }
 
-    /// Sets of snapshots that are not the newest one.
-    async fn trim_old_snapshots(&self) -> Result<()> {
+    /// Empties sets of snapshots that are not the newest one, each in a task of its own: whoever needed the snapshot has it, and neither waits for
+    /// their readers nor fails because one of their zones cannot be reset. (AS-SNAP-4)
+    fn trim_old_snapshots(self: &Rc<Self>) {
         let current: Vec<_> = self.snapshots.newest.borrow().pieces.iter().map(|piece| piece.set).collect();
         let old: Vec<_> = self.sets.of(List::Index).filter(|(id, _)| !current.contains(id)).collect();
-        for (_, set) in old {
-            self.trim(&set).await?;
+        for (id, set) in old {
+            // One for each set, which may still be written to.
+            if self.snapshots.trimming.borrow_mut().insert(id) {
+                self.trim_soon(id, &set);
+            }
         }
-        Ok(())
     }
 
     /// Reads a piece of a snapshot: its chunks.

@@ -94,14 +94,14 @@ fn sets_that_tombstones_hold_are_tried_again_when_a_snapshot_helps() {
         let set = engine.sets.get(id).unwrap();
         let holds = |engine: &Engine| {
             engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
-            engine.sets.get(id).unwrap().set_no_gain_at(0);
+            engine.sets.get(id).unwrap().wins_nothing_at(u64::MAX);
         };
         holds(&engine);
         {
             let _taken = engine.snapshots.taking.lock().await;
             assert!(!engine.drop_tombstones().await.unwrap());
         }
-        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
+        assert!(engine.drop_tombstones().await.unwrap() && set.may_win());
         // A deletion that does not end.
         holds(&engine);
         let burying = engine.stamps.version();
@@ -129,8 +129,8 @@ fn cleaning_waits_for_a_snapshot_that_makes_tombstones_superfluous() {
         assert!(engine.snapshots.taking.try_lock().is_err(), "the case is not met");
         engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
         let set = engine.sets.get(id).unwrap();
-        set.set_no_gain_at(0);
-        assert!(engine.drop_tombstones().await.unwrap() && set.no_gain_at() == u64::MAX);
+        set.wins_nothing_at(u64::MAX);
+        assert!(engine.drop_tombstones().await.unwrap() && set.may_win());
         taking.await.unwrap().unwrap();
         // One that waits for cleaning is not.
         engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
@@ -159,7 +159,7 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
         };
         rt.sleep(Duration::from_micros(1)).await;
         engine.snapshots.held_by_tombstones.borrow_mut().insert(id);
-        engine.sets.get(id).unwrap().set_no_gain_at(0);
+        engine.sets.get(id).unwrap().wins_nothing_at(u64::MAX);
         let began = rt.now();
         assert!(engine.drop_tombstones().await.unwrap(), "given up after {:?}", rt.now().since(began));
         assert!(
@@ -175,6 +175,44 @@ fn cleaning_waits_for_a_long_snapshot_as_long_as_pieces_land() {
         assert!(!engine.drop_tombstones().await.unwrap());
         assert!(rt.now().since(began) <= crate::clean::collect::READERS_WAIT);
     });
+}
+
+/// AS-SNAP-4: a zone of the snapshot before cannot be reset, or a reader keeps it.
+#[test]
+fn a_snapshot_neither_waits_for_the_one_before_nor_fails_with_it() {
+    for read in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let (devices, store, _) = filled(&rt).await;
+            let engine = store.0.clone();
+            store.snapshot().await.unwrap();
+            let (old, set) = engine.sets.of(List::Index).next().unwrap();
+            let reader = if read { engine.sets.pin(old) } else { None };
+            if !read {
+                let member = set.members()[0];
+                let trigger = Trigger::Zone(CommandKind::Reset, member.zone);
+                let rule = FaultRule { trigger, fault: Fault::CommandError };
+                devices[usize::from(member.drive.0)].set_faults(Faults::new([rule]));
+            }
+            for _ in 0..3 {
+                let floor = engine.snapshots.durable_floor.get();
+                let taken = Box::pin(store.snapshot());
+                let ended = select(taken, Box::pin(rt.sleep(Duration::from_secs(3600)))).await;
+                let Either::Left((taken, _)) = ended else { panic!("it waits for a reader") };
+                taken.unwrap();
+                assert!(engine.snapshots.durable_floor.get() > floor);
+                rt.sleep(Duration::from_secs(1)).await;
+            }
+            if read {
+                assert!(set.is_leaving(), "it was reset under its reader");
+            }
+            drop(reader);
+            devices.iter().for_each(|device| device.set_faults(Faults::default()));
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(matches!(set.state(), SetState::Empty | SetState::Available), "{:?}", set.state());
+            assert_eq!(engine.sets.listed(List::Index), 1);
+            assert!(engine.snapshots.trimming.borrow().is_empty());
+        });
+    }
 }
 
 /// Deletions and cleaning alone are followed by a snapshot: else recovery would look at ever more of what they write.

@@ -115,6 +115,45 @@ fn waits_for_readers_do_not_add_up() {
     });
 }
 
+/// AS-ALLOC-1: a large object waits for space, which takes long: a reader keeps the set. Small ones, for which open sets have room, do not wait
+/// for it.
+#[test]
+fn small_objects_do_not_wait_for_a_large_one_that_waits_for_space() {
+    Sim::new(1).run(|rt| async move {
+        let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(120), 14, 0, 12))).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: SEGMENT, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, open_sets: Some(2), ..Options::default() };
+        let (store, _) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
+        let mut number = 0;
+        while store.0.free_sets() > crate::append::open_set::RESERVED {
+            number += 1;
+            store.put(format!("f{number}"), bytes(1, 80_000), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        let (id, set) = store.0.sets.of(List::Closed).next().unwrap();
+        let reader = store.0.sets.pin(id);
+        empty(&store, id).await;
+        assert!(store.0.collect_alone(id, &set).await.unwrap() && set.is_leaving(), "the case is not met");
+        set.set_awaited(None);
+        let large = {
+            let store = store.clone();
+            rt.spawn(async move { store.put("large", bytes(2, 3_000_000), Bytes::new()).await })
+        };
+        rt.sleep(Duration::from_secs(1)).await;
+        assert!(takers(&store.0, 100).0 > 0, "the case is not met");
+        let began = rt.now();
+        store.put("s1", bytes(3, 100), Bytes::new()).await.unwrap();
+        let took = rt.now().since(began);
+        assert!(set.is_leaving() && store.head(b"large").is_err(), "the case is not met");
+        assert!(took < Duration::from_secs(1), "it waited for {took:?}");
+        drop(reader);
+        let _ = large.await;
+        assert!(store.get("s1").await.unwrap() == bytes(3, 100));
+    });
+}
+
 /// A rebuild that needs the zones of a set that a slow reader keeps goes on without them, says so, and has them later.
 #[test]
 fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
@@ -138,6 +177,35 @@ fn a_rebuild_does_not_wait_for_a_slow_reader_for_ever() {
         let done = store.rebuild(RebuildOptions::default(), |_| {}).await.unwrap();
         assert!(done.done > 0, "{done:?}");
     });
+}
+
+/// AS-WRITE-5: an item that fills a fresh set leaves room for the digest behind it.
+#[test]
+fn an_item_that_fills_a_set_leaves_room_for_its_digest() {
+    for spare in 0..6 {
+        let (images, sets) = Sim::new(spare).run(move |rt| async move {
+            let media: Vec<_> =
+                (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60 + spare), 14, 0, 12))).collect();
+            let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+            let options = FormatOptions { segment_length: 1 << 20, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+            format(&rt, &named(&devices), &options).await.unwrap();
+            let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+            let (devices, store, _) = open(&rt, &images).await;
+            store.put("o", bytes(1, 2 << 20), Bytes::new()).await.unwrap();
+            rt.sleep(Duration::from_secs(1)).await;
+            let closed: Vec<_> = store.0.sets.of(List::Closed).collect();
+            for (id, set) in &closed {
+                assert!(!set.is_hurt(), "{spare}: {id} has no digest");
+            }
+            assert!(closed.len() > 2, "{spare}: the case is not met");
+            (crash(&devices), closed.len())
+        });
+        Sim::new(2).run(move |rt| async move {
+            let (_, store, report) = open(&rt, &images).await;
+            assert!(report.digests >= sets, "{spare}: of {sets} digests {} were read", report.digests);
+            assert!(store.get("o").await.unwrap() == bytes(1, 2 << 20));
+        });
+    }
 }
 
 /// Of what shares a segment, as many whole objects go to the end of a set as fit there; what is to stay together is not

@@ -64,10 +64,20 @@ pub(crate) struct Held {
     pub(crate) hurt: bool,
     /// Fragments of it are torn, or not there, on drives that are: it is to be looked at.
     pub(crate) suspect: bool,
-    /// Moving what lives there won nothing when that was so much.
-    pub(crate) no_gain_at: u64,
+    /// Parts that died there since it was opened or found.
+    pub(crate) died: u64,
+    /// Moving what lives there won nothing when so many had died.
+    pub(crate) no_gain_at: Option<u64>,
     /// When it was closed: its age, for cleaning.
     pub(crate) closed: u64,
+}
+
+impl Held {
+    /// Moving what lives there may win something: it was not found to win nothing, or something died since. Counted in parts: one without
+    /// bytes takes room too. (AS-CLEAN-9)
+    pub(crate) fn may_win(&self) -> bool {
+        self.no_gain_at.is_none_or(|died| self.died > died)
+    }
 }
 
 impl Default for Held {
@@ -80,7 +90,8 @@ impl Default for Held {
             length: u32::MAX,
             hurt: false,
             suspect: false,
-            no_gain_at: u64::MAX,
+            died: 0,
+            no_gain_at: None,
             closed: 0,
         }
     }

@@ -49,6 +49,9 @@ use shared::Shared;
 /// Written blocks of each live member of a set.
 pub(crate) type Written = Vec<(Member, u32)>;
 
+/// Lists of sets that may hold something.
+const HOLDING: [List; 4] = [List::Open, List::Closed, List::Indexed, List::Index];
+
 /// Keeps a set's zones from being reset while it lives. (The shared lock of SMORE, section III-E.)
 pub(crate) struct Pin {
     set: Rc<ZoneSet>,
@@ -238,14 +241,15 @@ impl SetTable {
         })
     }
 
-    /// The first set behind `after` that holds something, and how many there are from it on: counted without a look at
-    /// them.
-    pub(crate) fn holding_behind(&self, after: Option<SetId>) -> (Option<(SetId, Rc<ZoneSet>)>, usize) {
-        const HOLDING: [List; 4] = [List::Open, List::Closed, List::Indexed, List::Index];
-        let lists = &self.shared.lists;
-        let first = HOLDING.into_iter().filter_map(|list| lists.next(list, after)).min();
-        let count = HOLDING.into_iter().map(|list| lists.count_behind(list, after)).sum();
-        (first.and_then(|id| Some((id, self.get(id)?))), count)
+    /// The first set behind `after` that holds something.
+    pub(crate) fn next_holding(&self, after: Option<SetId>) -> Option<(SetId, Rc<ZoneSet>)> {
+        let id = HOLDING.into_iter().filter_map(|list| self.shared.lists.next(list, after)).min()?;
+        Some((id, self.get(id)?))
+    }
+
+    /// Number of sets behind `after` that hold something: counted without a look at them, and all the same one by one.
+    pub(crate) fn holding_behind(&self, after: Option<SetId>) -> usize {
+        HOLDING.into_iter().map(|list| self.shared.lists.count_behind(list, after)).sum()
     }
 
     /// Sets that will be closed or empty by themselves.

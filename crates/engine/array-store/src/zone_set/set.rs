@@ -126,7 +126,8 @@ impl ZoneSet {
         self.life.borrow().held().map(of)
     }
 
-    /// Bytes of live parts.
+    /// Bytes of live parts. Where they are none something may live all the same: a part without bytes
+    /// ([`Engine::nothing_lives`](crate::engine::Engine::nothing_lives)).
     pub(crate) fn live(&self) -> u64 {
         self.of_held(|held| held.live).unwrap_or(0)
     }
@@ -165,8 +166,14 @@ impl ZoneSet {
         self.of_held(|held| held.suspect).unwrap_or(false)
     }
 
-    pub(crate) fn no_gain_at(&self) -> u64 {
-        self.of_held(|held| held.no_gain_at).unwrap_or(u64::MAX)
+    /// Parts that died there since it was opened or found.
+    pub(crate) fn died(&self) -> u64 {
+        self.of_held(|held| held.died).unwrap_or(0)
+    }
+
+    /// Moving what lives there may win something, as far as is known.
+    pub(crate) fn may_win(&self) -> bool {
+        self.of_held(Held::may_win).unwrap_or(true)
     }
 
     /// Counts how often it was emptied.
@@ -269,9 +276,9 @@ impl ZoneSet {
         let candidate = match &*life {
             Life::Ended(Ended { full: Full::Closed | Full::Indexed, held, stuck: false }) => {
                 let data = self.data.get();
-                let wins = live < held.no_gain_at && live < data;
+                let wins = held.may_win() && (live < data || live == 0);
                 let (hurt, closed) = (held.hurt, held.closed);
-                (wins || live == 0).then_some(Candidate { hurt, live, data, closed })
+                wins.then_some(Candidate { hurt, live, data, closed })
             }
             _ => None,
         };

@@ -96,7 +96,7 @@ impl ZoneSet {
                     Purpose::Index => Full::Index,
                 };
                 if packed && full == Full::Closed {
-                    held.no_gain_at = held.live;
+                    held.no_gain_at = Some(held.died);
                 }
                 Ok(Life::Ended(Ended { full, held, stuck: false }))
             }
@@ -185,10 +185,12 @@ impl ZoneSet {
         self.change_held(|held| held.live += bytes);
     }
 
+    /// A part of that many bytes died.
     pub(crate) fn remove_live(&self, bytes: u64) {
         self.change_held(|held| {
             debug_assert!(held.live >= bytes, "a set has fewer live bytes than are taken from it");
             held.live = held.live.saturating_sub(bytes);
+            held.died += 1;
         });
     }
 
@@ -222,9 +224,14 @@ impl ZoneSet {
         self.change_held(|held| held.hurt = true);
     }
 
-    /// Moving what lives there wins nothing as long as it is that much.
-    pub(crate) fn set_no_gain_at(&self, live: u64) {
-        self.change_held(|held| held.no_gain_at = live);
+    /// Moving what lives there won nothing when so many had died: it wins nothing before another one does.
+    pub(crate) fn wins_nothing_at(&self, died: u64) {
+        self.change_held(|held| held.no_gain_at = Some(died));
+    }
+
+    /// Moving what lives there may win something again.
+    pub(crate) fn may_win_again(&self) {
+        self.change_held(|held| held.no_gain_at = None);
     }
 
     /// Marks that something in it can neither be read nor moved, or not.

@@ -39,8 +39,10 @@ fn members(random: &mut Random, drives: u8) -> Vec<Member> {
 fn any_step(set: &ZoneSet, random: &mut Random) {
     let (some, stamp) = (random.below(9000), random.below(50));
     match random.below(6) {
-        0 => return set.set_no_gain_at(if some < 4000 { some } else { u64::MAX }),
-        1 => return set.set_live(some),
+        0 if some < 4000 => return set.wins_nothing_at(set.died()),
+        0 => return set.may_win_again(),
+        1 if some < 4000 => return set.set_live(some),
+        1 => return set.remove_live(set.live().min(some % 3)),
         2 if random.below(8) == 0 => return set.hurt(),
         3 if random.below(4) == 0 => return set.set_stuck(random.below(2) == 0),
         _ => {}

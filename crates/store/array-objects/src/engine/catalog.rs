@@ -138,7 +138,11 @@ impl Catalog for Core {
         if let Some(deleted) = &mut *self.deleted.borrow_mut() {
             deleted.insert(name.clone());
         }
-        let Some(object) = self.find(&name)? else { return Ok(false) };
+        let Some(object) = self.find(&name)? else {
+            // A put that failed may have landed: the array knows of which, and deletes those. (AO-OBJ-5)
+            self.store.delete(name).await.map_err(from_array)?;
+            return Ok(false);
+        };
         // An object whose record is spoilt can be deleted all the same; its blobs are found when the array is opened.
         let record = ObjectRecord::decode(&object.attributes).ok();
         if let Some(record) = &record {
@@ -158,6 +162,10 @@ impl Catalog for Core {
         let record = UploadRecord { attributes: attributes.clone() }.encode()?;
         self.store.put(names::upload(bucket, key, id), Bytes::new(), record).await.map_err(from_array)?;
         Ok(id)
+    }
+
+    fn parts_may_change(&self, id: UploadId) -> StoreResult<()> {
+        self.require_whole(id)
     }
 
     async fn put_part(

@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) purge: Purge,
     /// Names of objects that were deleted while records are restored: none of them is. (AO-ORPHAN-3)
     deleted: RefCell<Option<BTreeSet<Vec<u8>>>>,
+    /// Uploads whose completion failed, and may have happened: an object may be made of their parts. (AO-UPL-3)
+    half_ended: RefCell<BTreeSet<u64>>,
     counts: Counts,
     /// Blobs of this version and later ones were begun by calls that are remembered; older ones may be orphans.
     opened: Version,
@@ -78,6 +80,7 @@ impl Core {
             readers: Readers::default(),
             purge: Purge::default(),
             deleted: RefCell::new(Some(BTreeSet::new())),
+            half_ended: RefCell::default(),
             counts: Counts::default(),
             opened,
             next: Cell::new(1),

@@ -67,8 +67,10 @@ impl Core {
                 // Elsewhere than here it may be there all the same, or be found by the next recovery: its blob is left to
                 // the next opening, which sees whether anything names it.
                 let nothing = matches!(error.kind, StoreErrorKind::NoSpace | StoreErrorKind::Invalid);
-                if let Some(manifest) = record.manifest.filter(|manifest| nothing && !manifest.multipart) {
-                    self.condemn(manifest.blobs());
+                match record.manifest {
+                    Some(manifest) if nothing && !manifest.multipart => self.condemn(manifest.blobs()),
+                    Some(manifest) if !nothing && manifest.multipart => self.half_ends(manifest.owner),
+                    _ => {}
                 }
                 return Err(error);
             }

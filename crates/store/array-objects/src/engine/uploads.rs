@@ -7,6 +7,8 @@
 //! - AO-UPL-2: of the blobs that were written for one part, the one that was acknowledged last is the part, whichever was begun first. The
 //!   newest version counts, and a version is as old as its beginning: so one is committed at a time, and newer ones are deleted
 //!   before it is acknowledged. (BK-PART-1) `put_part_of`, `prevail`
+//! - AO-UPL-3: an upload whose completion failed, and may have happened, keeps its parts as they are until it is completed, or the next opening
+//!   tells. `require_whole`
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +16,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use shingle_array_store::Object;
 use shingle_buckets::{Attributes, Chosen, Part};
-use shingle_store_api::{ObjectInfo, StoreResult, UploadId, UploadInfo, UploadListing};
+use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreResult, UploadId, UploadInfo, UploadListing};
 
 use super::Core;
 use super::counting::PAGE;
@@ -132,10 +134,26 @@ impl Core {
         let record = ObjectRecord { attributes, manifest: Some(manifest) };
         let info = self.replace(&bucket, &key, Bytes::new(), record).await?;
         // The object is there: from here on the upload has ended, whatever becomes of its record.
+        self.half_ended.borrow_mut().remove(&id.0);
         self.forget_ended(names::upload(&bucket, &key, id)).await;
         self.store.end_group(id.0);
         self.condemn(chosen.others.into_iter().map(|part| part.blob));
         Ok(info)
+    }
+
+    /// The completion of an upload failed, and may have happened.
+    pub(super) fn half_ends(&self, id: u64) {
+        self.half_ended.borrow_mut().insert(id);
+    }
+
+    /// Fails if the upload's parts may not change: an object may be made of them that is not known yet. (AO-UPL-3)
+    pub(super) fn require_whole(&self, id: UploadId) -> StoreResult<()> {
+        if !self.half_ended.borrow().contains(&id.0) {
+            return Ok(());
+        }
+        let message =
+            "the array failed while this upload was being completed: complete it again, or wait for a restart";
+        Err(StoreError::new(StoreErrorKind::Device, message))
     }
 
     /// Ends uploads that were completed when the power failed (AO-UPL-1). Done before any call is served.

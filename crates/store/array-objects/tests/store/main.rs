@@ -7,3 +7,4 @@ mod lives;
 mod parts;
 mod salvage;
 mod scene;
+mod unsure;

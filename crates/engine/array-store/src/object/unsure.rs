@@ -1,0 +1,93 @@
+//! Versions whose puts failed, and that may be on the drives or in the buffer all the same.
+//!
+//! Drives execute commands that they do not answer, a record is durable before the superblock that has to follow it, and the index may refuse
+//! what is on the drives. Nothing in the index tells of such a version; the next opening may find it.
+//!
+//! # Invariants
+//! - AS-PUT-3: a deletion that is acknowledged after such a put has a tombstone that is newer than it.
+//!   `a_deletion_after_a_put_that_may_have_landed_is_final`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::error::ErrorKind;
+use crate::format::Tombstone;
+use crate::types::Version;
+
+/// Names that are kept. Behind them any name counts as one of theirs: deletions of what is not there cost a tombstone each.
+const KEPT_MOST: usize = 65_536;
+
+/// Versions that may be there, the newest of each name.
+#[derive(Default)]
+pub(crate) struct Unsure {
+    versions: RefCell<BTreeMap<Bytes, Version>>,
+    /// There were more of them than are kept.
+    any: Cell<bool>,
+}
+
+impl Unsure {
+    /// A put of that version failed, of which something was launched.
+    pub(crate) fn failed(&self, name: &Bytes, version: Version, why: ErrorKind) {
+        // Of what was refused nothing was written, or a durable superblock says that it does not count. (AS-WRITE-3)
+        if matches!(why, ErrorKind::NoSpace | ErrorKind::Invalid) {
+            return;
+        }
+        let mut versions = self.versions.borrow_mut();
+        if versions.len() >= KEPT_MOST && !versions.contains_key(name) {
+            self.any.set(true);
+            return;
+        }
+        let newest = versions.entry(name.clone()).or_default();
+        *newest = version.max(*newest);
+    }
+
+    /// A version of that name may be there, whatever the index says.
+    pub(crate) fn may_be_there(&self, name: &Bytes) -> bool {
+        self.any.get() || self.versions.borrow().contains_key(name)
+    }
+
+    /// These tombstones are durable.
+    pub(crate) fn buried(&self, tombstones: &[Tombstone]) {
+        let mut versions = self.versions.borrow_mut();
+        for Tombstone { name, version } in tombstones {
+            if versions.get(name).is_some_and(|newest| newest <= version) {
+                versions.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: usize) -> Bytes {
+        number.to_string().into()
+    }
+
+    #[test]
+    fn a_version_is_forgotten_with_a_tombstone_that_is_newer() {
+        let unsure = Unsure::default();
+        unsure.failed(&name(1), Version(5), ErrorKind::Device);
+        unsure.failed(&name(1), Version(3), ErrorKind::Index);
+        unsure.failed(&name(2), Version(5), ErrorKind::NoSpace);
+        assert!(unsure.may_be_there(&name(1)) && !unsure.may_be_there(&name(2)));
+        let tombstone = |version| [Tombstone { name: name(1), version: Version(version) }];
+        unsure.buried(&tombstone(4));
+        assert!(unsure.may_be_there(&name(1)));
+        unsure.buried(&tombstone(6));
+        assert!(!unsure.may_be_there(&name(1)));
+    }
+
+    #[test]
+    fn of_too_many_any_name_may_be_one() {
+        let unsure = Unsure::default();
+        for number in 0..=KEPT_MOST {
+            assert!(!unsure.may_be_there(&name(KEPT_MOST + 1)));
+            unsure.failed(&name(number), Version(1), ErrorKind::Device);
+        }
+        assert!(unsure.may_be_there(&name(KEPT_MOST + 1)));
+    }
+}

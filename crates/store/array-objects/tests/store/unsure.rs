@@ -1,0 +1,118 @@
+//! AO-OBJ-5, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
+
+use std::rc::Rc;
+
+use shingle_array_objects::{ArrayClient, ArrayEngine};
+use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, IndexPlace};
+use shingle_base::ZoneId;
+use shingle_runtime::Runtime;
+use shingle_sim::clients::{bytes_of, commit, get, put};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, SimFile, Trigger};
+use shingle_store_api::{ObjectStore, StoreErrorKind};
+use shingle_zoned::MemoryDevice;
+
+use crate::calls::{multipart, named as parts};
+use crate::scene::{array_options, formatted, named, options, powered};
+
+/// Drives, and files of a buffer.
+struct Left(Vec<MemoryDevice>, [Vec<u8>; 2]);
+
+impl Left {
+    fn fresh() -> Self {
+        Self(formatted(1), [Vec::new(), Vec::new()])
+    }
+}
+
+async fn open(rt: &Runtime, devices: &[SimDevice], files: &[Rc<SimFile>; 2]) -> (ArrayEngine, ArrayClient) {
+    let wanted = shingle_array_store::Options { background: false, ..array_options(&mut Random::new(2)) };
+    let files = BufferFiles([files[0].clone() as Rc<dyn BufferFile>, files[1].clone()]);
+    let opened = ArrayStore::open_with_buffer(rt, &named(devices), &IndexPlace::Memory, wanted, Some(files)).await;
+    let (array, report) = opened.unwrap();
+    assert_eq!(report.damage, Vec::<String>::new());
+    let engine = ArrayEngine::open(rt.clone(), array, options()).await.unwrap();
+    let client = engine.client();
+    (engine, client)
+}
+
+/// Runs `test` with a store on what is left, and cuts the power.
+fn life<F: Future<Output = ()> + 'static>(
+    left: Left,
+    test: impl FnOnce(ArrayClient, Vec<SimDevice>, [Rc<SimFile>; 2]) -> F + 'static,
+) -> Left {
+    Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &left.0);
+        let files = left.1.map(|bytes| SimFile::new(&rt, bytes));
+        let (_engine, store) = open(&rt, &devices, &files).await;
+        test(store, devices.clone(), files.clone()).await;
+        let media = devices.iter().map(|device| device.crash_image(1)).collect();
+        Left(media, [files[0].image(1), files[1].image(1)])
+    })
+}
+
+/// No drive takes a superblock, and one of the buffer's files fails: what is written to the other has landed, and no caller is told so.
+fn fail(devices: &[SimDevice], files: &[Rc<SimFile>; 2]) {
+    let rule =
+        |zone| FaultRule { trigger: Trigger::Zone(CommandKind::Write, ZoneId(zone)), fault: Fault::CommandError };
+    devices.iter().for_each(|device| device.set_faults(Faults::new([rule(0), rule(1)])));
+    files[1].fail();
+}
+
+fn heal(devices: &[SimDevice]) {
+    devices.iter().for_each(|device| device.set_faults(Faults::default()));
+}
+
+/// AO-OBJ-5: a put failed and has landed. A delete that is acknowledged after it is final.
+#[test]
+fn a_delete_after_a_put_that_may_have_landed_is_final() {
+    for deletes in [false, true] {
+        let left = life(Left::fresh(), move |store, devices, files| async move {
+            store.create_bucket("b").await.unwrap();
+            fail(&devices, &files);
+            let error = put(&store, "b", "k", &bytes_of(1, 1000), commit("e")).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            heal(&devices);
+            if deletes {
+                assert!(!store.delete("b", "k").await.unwrap(), "nobody knows of it yet");
+            }
+            put(&store, "b", "other", &bytes_of(2, 1000), commit("e")).await.unwrap();
+        });
+        life(left, move |store, _, _| async move {
+            assert!(get(&store, "b", "other").await.unwrap() == bytes_of(2, 1000));
+            let found = get(&store, "b", "k").await.is_ok();
+            assert!(!(found && deletes), "an acknowledged delete is undone");
+            assert!(found || deletes, "the case is not met: it has not landed");
+        });
+    }
+}
+
+/// AO-UPL-3: the completion of an upload failed and has landed. Its parts stay as they are until it is tried again, or the next opening.
+#[test]
+fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
+    for again in [false, true] {
+        let left = life(Left::fresh(), move |store, devices, files| async move {
+            store.create_bucket("b").await.unwrap();
+            let pieces = [bytes_of(1, 9_000), bytes_of(2, 700)];
+            let id = multipart(&store, "k", &pieces).await;
+            fail(&devices, &files);
+            let error = store.complete_upload("b", "k", id, parts(2), commit("w")).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            heal(&devices);
+            let error = store.abort_upload("b", "k", id).await.expect_err("its parts are gone");
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            let mut writer = store.begin_part("b", "k", id, 1).await.unwrap();
+            writer.write(bytes_of(3, 500)).await.unwrap();
+            let error = writer.commit(commit("other")).await.expect_err("a part is another");
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            if again {
+                store.complete_upload("b", "k", id, parts(2), commit("w")).await.unwrap();
+                assert_eq!(store.abort_upload("b", "k", id).await.unwrap_err().kind, StoreErrorKind::NoSuchUpload);
+            }
+            put(&store, "b", "other", &bytes_of(2, 1000), commit("e")).await.unwrap();
+        });
+        life(left, move |store, _, _| async move {
+            let whole = [bytes_of(1, 9_000), bytes_of(2, 700)].concat();
+            assert!(get(&store, "b", "k").await.unwrap() == whole, "again {again}");
+            assert!(store.list_uploads("b", "", None, 10).await.unwrap().uploads.is_empty(), "again {again}");
+        });
+    }
+}
