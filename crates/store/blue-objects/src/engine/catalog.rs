@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
-use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing};
 
 use super::Core;
 use super::streams::Written;
@@ -140,7 +140,11 @@ impl Catalog for Core {
         let mut change = self.change();
         change.transaction.omap_remove(&ids::root(), bucket.as_bytes());
         change.transaction.remove(&ids::names(number)).remove(&ids::uploads(number)).with_reserve();
-        change.submit().await.map_err(Failed::by_kind)?;
+        change.submit().await.map_err(|error| match error.kind {
+            StoreErrorKind::Unavailable => Failed::in_doubt(error),
+            // Any other failure comes before a transaction has its batch.
+            _ => Failed::before(error),
+        })?;
         self.numbers.borrow_mut().remove(bucket);
         Ok(())
     }
