@@ -16,12 +16,13 @@
 //! - PL-PLC-5: a change goes on to its end when its caller goes away, as in the stores themselves: the next caller finds
 //!   all of it or nothing, and finds it finished.
 //! - PL-PLC-3: conditions are checked against the object that everyone sees, and hold until the commit.
-//! - PL-PLC-6: a site that does not answer stops its own buckets alone. A bucket is noted before it is made on a site; a
-//!   site without notes that was never open could have any bucket.
+//! - PL-PLC-6: a site that does not answer, or is silent for ever, stops its own buckets alone: nothing that another bucket needs
+//!   is held while a site is asked (PL-NAME-1). A bucket is noted before it is made on a site; a site without notes that was never
+//!   open could have any bucket.
 //!
-//! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that do not answer; `tests/moves.rs` for keys that go from store to store and callers that go away.
+//! Tests: `tests/placement.rs`; `tests/absent.rs` for sites that refuse or stay silent; `tests/moves.rs` for keys that go from store to store and callers that go away.
 
-mod keys;
+mod by_name;
 mod merge;
 mod moves;
 mod site;

@@ -1,4 +1,4 @@
-//! Keys that go from site to site, as listings see them. (PL-PLC-4)
+//! Keys of a bucket that go from site to site, as listings see them. (PL-PLC-4)
 //!
 //! A key that moves is on both sites for a while. A listing asks the sites at different moments: it misses the key only if the
 //! old copy goes after the listing began, and before it ended. So those removals are counted; a listing that one of them fell

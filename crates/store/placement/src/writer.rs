@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shingle_store_api::{Commit, Condition, ObjectInfo, ObjectReader, ObjectWriter, StoreFuture, StoreResult};
 
-use crate::site::{Shared, Spot};
+use crate::site::{Shared, Spot, key_of};
 use crate::whole::to_the_end;
 
 /// An object being written to one of the sites.
@@ -60,7 +60,7 @@ impl Shared {
         mut commit: Commit,
         make: impl FnOnce(Commit) -> StoreFuture<'static, ObjectInfo>,
     ) -> StoreResult<ObjectInfo> {
-        let _turn = self.turns.take(bucket, key).await;
+        let _turn = self.turns.turn(&key_of(bucket, key)).await;
         let mut spots = self.spots(bucket)?;
         if !spots.contains(spot) {
             // A caller tried to delete the bucket meanwhile: its guest was empty and is gone.
@@ -79,7 +79,8 @@ impl Shared {
         }
         let mut info = make(commit).await?;
         if !others.is_empty() {
-            let _moving = self.moves.begin().await;
+            let moves = self.moves.of(bucket);
+            let _moving = moves.begin().await;
             for other in others {
                 self.store(&other)?.delete(&other.bucket, key).await?;
             }
