@@ -42,7 +42,8 @@ impl Draft {
         fate: Fate,
     ) -> Self {
         let mut path = request.uri().path().to_owned();
-        path.truncate(PATH_BYTES_MAX);
+        // It may hold characters of several bytes, not escaped.
+        path.truncate(path.floor_char_boundary(PATH_BYTES_MAX));
         let access = Access {
             key_id: key_id(request),
             path: Some(path),
@@ -142,6 +143,33 @@ impl HttpBody for Noted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, Default)]
+    struct Pad(std::sync::Mutex<Vec<Access>>);
+
+    impl AccessLog for Pad {
+        fn note(&self, access: Access) {
+            self.0.lock().unwrap().push(access);
+        }
+    }
+
+    /// Bytes above 0x7F may stand in a path as they are: the last one that is noted may be amid a character.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a front end lives on the clock, outside simulations")]
+    fn a_long_path_is_cut_between_characters() {
+        for ahead in 0..4 {
+            let pad = Arc::new(Pad::default());
+            let path = format!("/{}{}", "a".repeat(ahead), "\u{1f4be}".repeat(PATH_BYTES_MAX));
+            let request = Request::builder().uri(path.as_bytes()).body(()).unwrap();
+            let (peer, times) = (IpAddr::from([127, 0, 0, 1]), (SystemTime::UNIX_EPOCH, Instant::now()));
+            drop(Draft::begin(pad.clone(), &request, peer, String::new(), times, Fate::default()));
+            let noted = pad.0.lock().unwrap().pop().and_then(|access| access.path).unwrap();
+            assert!(
+                path.starts_with(&noted) && (PATH_BYTES_MAX - 3..=PATH_BYTES_MAX).contains(&noted.len()),
+                "{ahead}"
+            );
+        }
+    }
 
     /// GW-ACC-1
     #[test]

@@ -50,6 +50,11 @@ impl Algorithm {
         }
     }
 
+    /// True for the name of its header, however a client writes it.
+    pub(crate) fn is_header(self, name: &str) -> bool {
+        name.trim().eq_ignore_ascii_case(self.header())
+    }
+
     pub(crate) fn from_name(name: &str) -> S3Result<Self> {
         let found = Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
         found.ok_or_else(|| s3_error!(InvalidRequest, "there is no checksum algorithm {name}"))
@@ -132,7 +137,7 @@ impl Stated {
         let mut found = None;
         for algorithm in Algorithm::ALL {
             let value = headers.get(algorithm.header());
-            let in_trailer = value.is_none() && names_trailer(headers, algorithm.header());
+            let in_trailer = value.is_none() && names_trailer(headers, algorithm);
             if value.is_none() && !in_trailer {
                 continue;
             }
@@ -182,9 +187,9 @@ impl Stated {
     }
 }
 
-fn names_trailer(headers: &HeaderMap, name: &str) -> bool {
+fn names_trailer(headers: &HeaderMap, algorithm: Algorithm) -> bool {
     let lines = headers.get_all("x-amz-trailer").into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|item| item.trim().eq_ignore_ascii_case(name))
+    lines.flat_map(|line| line.split(',')).any(|item| algorithm.is_header(item))
 }
 
 /// The digest that a header's value writes.

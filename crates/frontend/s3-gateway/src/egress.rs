@@ -1,38 +1,19 @@
-//! From the store to an answer's body: verified pieces, the next one read while the present one is sent.
-//!
-//! A piece takes memory until the client has taken it. So a slow client, and any client if memory is short, gets small
-//! pieces, out of a share of its own. A piece for which the store takes long has no memory until it is there (RT-MEM-3).
-//!
-//! # Invariants
-//! - GW-BODY-1: a body holds at most as many pieces as a user of [`Memory`] has shares, those that the connection has not sent yet included.
-//! - GW-BODY-2: a piece on its way has memory, unless it is late and the connection waits for it: then it takes some in the moment when it is there.
+//! From the store to an answer's body.
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use s3s::dto::StreamingBlob;
 use s3s::{Body, S3Result, StdError};
-use shingle_runtime::memory::{Incoming, Memory, Reservation, SHARES};
-use shingle_store_api::{ObjectReader, StoreError, StoreErrorKind, StoreFuture};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use shingle_runtime::memory::{Memory, SHARES};
+use shingle_store_api::ObjectReader;
 
 use crate::errors;
-use crate::options::PIECE_BYTES;
-
-/// Pieces being read beyond the one being sent.
-const AHEAD: usize = 1;
-
-/// A client that takes longer than this for a piece is slow, and a piece for which the store does is late.
-const SLOW: Duration = Duration::from_secs(1);
+use crate::pieces::Pieces;
 
 /// A body that yields `range` of what `reader` reads. Its first piece is read before this returns, so that what cannot
 /// be read at all is an error and not a broken body.
@@ -44,156 +25,20 @@ pub(crate) async fn body(
     range: Range<u64>,
     memory: Arc<Memory>,
 ) -> S3Result<StreamingBlob> {
-    let left = range.end.saturating_sub(range.start);
-    if left == 0 {
+    if range.is_empty() {
         return Ok(StreamingBlob::from(Body::empty()));
     }
-    let mut body = ReadBody {
-        reader: reader.into(),
-        next: range.start,
-        end: range.end,
-        left,
-        pieces: VecDeque::new(),
-        memory,
-        places: Arc::new(Semaphore::new(SHARES)),
-        awaited: None,
-        yielded: None,
-        slow: false,
-        reading: false,
-    };
-    let place = body.places.clone().acquire_owned().await.ok();
-    let mut first = body.begin_piece(place);
-    let bytes = poll_fn(|context| first.poll(context)).await.map_err(errors::of_store)?;
-    body.next = range.start + bytes.len() as u64;
-    if body.next == body.end {
+    let mut pieces = Pieces::new(reader, range, memory, SHARES);
+    let body = match pieces.only().await.map_err(errors::of_store)? {
         // Small objects, the many: one piece that needs no stream.
-        return Ok(StreamingBlob::from(Body::from(bytes)));
-    }
-    first.there = Some(Ok(bytes));
-    body.pieces.push_front(first);
-    Ok(StreamingBlob::from(Body::http_body_unsync(body)))
+        Some(only) => Body::from(Bytes::from_owner(only)),
+        None => Body::http_body_unsync(ReadBody(pieces)),
+    };
+    Ok(StreamingBlob::from(body))
 }
 
-/// The pieces of a range in order.
-struct ReadBody {
-    reader: Arc<dyn ObjectReader>,
-    /// Offset of the next piece to ask for.
-    next: u64,
-    end: u64,
-    /// Bytes not yet yielded.
-    left: u64,
-    pieces: VecDeque<Coming>,
-    memory: Arc<Memory>,
-    /// For pieces that the client has not taken. (GW-BODY-1)
-    places: Arc<Semaphore>,
-    /// The place of the next piece, while there is none.
-    awaited: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
-    /// When the last piece was given to the connection.
-    yielded: Option<Instant>,
-    /// The client took long for the last piece.
-    slow: bool,
-    /// The store is waited for, and not the client.
-    reading: bool,
-}
-
-/// A piece, and the memory that it takes until it is dropped.
-struct Piece {
-    bytes: Bytes,
-    _memory: Reservation,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// A piece on its way from the store.
-struct Coming {
-    /// Its offset in the object.
-    at: u64,
-    bytes: Incoming<StoreFuture<'static, Bytes>, Pin<Box<Sleep>>>,
-    place: Option<OwnedSemaphorePermit>,
-    /// It is there, but nobody has taken it.
-    there: Option<Result<Bytes, StoreError>>,
-}
-
-impl Coming {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, StoreError>> {
-        if let Some(there) = self.there.take() {
-            return Poll::Ready(there);
-        }
-        let want = self.bytes.want();
-        let (bytes, memory) = ready!(self.bytes.poll_unpin(context));
-        let bytes = bytes?;
-        if bytes.len() != want {
-            let text = format!("the store gave {} bytes of {want}", bytes.len());
-            return Poll::Ready(Err(StoreError::new(StoreErrorKind::Corrupt, text)));
-        }
-        let kept = match bytes.get(..memory.bytes()) {
-            Some(kept) if kept.len() < want => Bytes::copy_from_slice(kept),
-            _ => bytes,
-        };
-        Poll::Ready(Ok(Bytes::from_owner(Piece { bytes: kept, _memory: memory, _place: self.place.take() })))
-    }
-
-    /// Begins the read, and keeps what is there.
-    fn go_on(&mut self, context: &mut Context<'_>) {
-        if self.there.is_none()
-            && let Poll::Ready(there) = self.poll(context)
-        {
-            self.there = Some(there);
-        }
-    }
-
-    /// True if it has memory while nobody waits for it.
-    fn hold(&mut self) -> bool {
-        self.there.is_some() || self.bytes.hold()
-    }
-}
-
-impl ReadBody {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a front end lives on tokio's threads and clock, outside simulations"
-    )]
-    fn begin_piece(&mut self, place: Option<OwnedSemaphorePermit>) -> Coming {
-        let (reader, at) = (self.reader.clone(), self.next);
-        let most = if self.slow { PIECE_BYTES.min(self.memory.share()) } else { PIECE_BYTES };
-        let want = most.min(usize::try_from(self.end - at).unwrap_or(most));
-        let late = Box::pin(tokio::time::sleep(SLOW));
-        let read = |want| async move { reader.read(at, want as u64).await }.boxed();
-        let bytes = Incoming::new(self.memory.clone(), want, late, read);
-        self.next += bytes.want() as u64;
-        Coming { at, bytes, place, there: None }
-    }
-
-    /// Begins the reads that there are places for.
-    fn read_ahead(&mut self, context: &mut Context<'_>) {
-        while self.pieces.len() <= AHEAD && self.next < self.end {
-            let places = &self.places;
-            let awaited = self.awaited.get_or_insert_with(|| places.clone().acquire_owned().map(Result::ok).boxed());
-            let Poll::Ready(place) = awaited.poll_unpin(context) else { return };
-            self.awaited = None;
-            let piece = self.begin_piece(place);
-            self.pieces.push_back(piece);
-        }
-    }
-
-    /// Goes on with the piece that the connection gets next, unless there is a gap before it, or no memory for it. (GW-BODY-2)
-    fn keep_next(&mut self, context: &mut Context<'_>) {
-        let at = self.end - self.left;
-        if let Some(next) = self.pieces.front_mut() {
-            next.go_on(context);
-            if next.at == at && next.hold() {
-                return;
-            }
-        }
-        self.pieces.clear();
-        self.next = at;
-    }
-}
+/// Pieces for a connection.
+struct ReadBody(Pieces);
 
 impl HttpBody for ReadBody {
     type Data = Bytes;
@@ -203,53 +48,34 @@ impl HttpBody for ReadBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let this = self.get_mut();
-        if !this.reading {
-            this.slow = this.yielded.is_some_and(|yielded| yielded.elapsed() > SLOW);
-        }
-        this.read_ahead(context);
-        let Some(front) = this.pieces.front_mut() else {
-            return if this.next < this.end { Poll::Pending } else { Poll::Ready(None) };
-        };
-        let front = front.poll(context);
-        this.reading = front.is_pending();
-        if this.reading {
-            // The pieces behind are begun now: a store starts on a read when it is first polled.
-            this.pieces.iter_mut().skip(1).for_each(|piece| piece.go_on(context));
-        }
-        let piece: Result<Bytes, StoreError> = ready!(front);
-        this.pieces.pop_front();
-        this.yielded = Some(Instant::now());
-        Poll::Ready(Some(match piece {
-            Ok(data) => {
-                this.left = this.left.saturating_sub(data.len() as u64);
-                this.keep_next(context);
-                Ok(Frame::data(data))
-            }
+        Poll::Ready(ready!(self.get_mut().0.poll_next(context)).map(|piece| match piece {
+            Ok(piece) => Ok(Frame::data(Bytes::from_owner(piece))),
             Err(error) => {
                 tracing::error!(kind = ?error.kind, "an object broke off while it was sent: {error}");
-                this.next = this.end;
-                this.pieces.clear();
-                Err(Box::new(error))
+                Err(Box::new(error) as StdError)
             }
         }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.0.left() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.0.left())
     }
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 mod tests {
+    use futures_util::{FutureExt, StreamExt};
+    use shingle_store_api::{ObjectInfo, StoreError, StoreErrorKind, StoreFuture};
+    use tokio::sync::Semaphore;
+
     use super::*;
-    use futures_util::StreamExt;
-    use shingle_store_api::{ObjectInfo, StoreErrorKind};
+    use crate::options::PIECE_BYTES;
+    use crate::pieces::SLOW;
 
     /// Yields the low byte of each offset, and fails at one.
     struct Counting {

@@ -1,7 +1,7 @@
 //! Refuses requests before `s3s` sees them.
 //!
-//! **Owns** the part of GW-S3-1 and GW-S3-4 that `s3s` leaves open: older signatures, two signatures, URLs that live too
-//! long, unsigned headers, forms, sizes.
+//! **Owns** the part of GW-S3-1 and GW-S3-4 that `s3s` leaves open: older signatures, two signatures, signatures for other services,
+//! URLs that live too long, unsigned headers, forms, sizes.
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -41,9 +41,15 @@ pub(crate) fn check(head: &Parts) -> S3Result<()> {
         ));
     }
     named("X-Amz-Expires").map_or(Ok(()), lifetime)?;
-    let credential = named("X-Amz-Credential").or_else(|| authorization.and_then(credential));
-    if credential.and_then(day).is_some_and(is_no_date) {
-        return Err(s3_error!(AuthorizationHeaderMalformed, "The date of the credential is none."));
+    // A request that has both is not refused above if its query lacks the algorithm; then the header's counts.
+    for credential in [named("X-Amz-Credential"), authorization.and_then(credential)].into_iter().flatten() {
+        if scope(credential, 1).is_some_and(is_no_date) {
+            return Err(s3_error!(AuthorizationHeaderMalformed, "The date of the credential is none."));
+        }
+        // `s3s` takes signatures for `sts`, too, and for those bodies whose digest is not stated: nothing would check them.
+        if scope(credential, 3).is_some_and(|service| service != "s3") {
+            return Err(s3_error!(AuthorizationHeaderMalformed, "The credential is for another service than s3."));
+        }
     }
     let date = head.headers.get("x-amz-date").map(|value| String::from_utf8_lossy(value.as_bytes()));
     if date.as_deref().is_some_and(is_no_date) || named("X-Amz-Date").is_some_and(is_no_date) {
@@ -98,8 +104,9 @@ fn credential(authorization: &str) -> Option<&str> {
     from.split(',').next().map(str::trim)
 }
 
-fn day(credential: &str) -> Option<&str> {
-    credential.split('/').nth(1)
+/// A part of the scope of a credential, which is `KEY/DAY/REGION/SERVICE/aws4_request`.
+fn scope(credential: &str, part: usize) -> Option<&str> {
+    credential.split('/').nth(part)
 }
 
 /// Digits, and letters between them, are left to `s3s`, which subtracts from other bytes before it looks at them: that
@@ -184,6 +191,24 @@ mod tests {
         assert_eq!(code("GET", "/b?X-Amz-Date=20260101T000000Z", &[("x-amz-date", "20260101T000000Z")]), None);
         let slashes = "/b?X-Amz-SignedHeaders=host&X-Amz-Credential=A%2F20260101%2Fus-east-1%2Fs3%2Faws4_request";
         assert_eq!(code("GET", slashes, &[host]), None);
+    }
+
+    /// GW-S3-1: for another service `s3s` takes bodies whose digest is not stated, which nothing here checks.
+    #[test]
+    fn a_signature_is_for_s3_and_for_no_other_service() {
+        let host = ("host", "h");
+        for service in ["sts", "S3", "", "s3express"] {
+            let credential = format!("A/20260101/us-east-1/{service}/aws4_request");
+            let header = format!("AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=00");
+            let malformed = Some("AuthorizationHeaderMalformed".to_owned());
+            assert_eq!(code("POST", "/b?delete", &[("authorization", &header), host]), malformed, "{service}");
+            let query = format!("/b?X-Amz-SignedHeaders=host&X-Amz-Credential={credential}");
+            assert_eq!(code("GET", &query, &[host]), malformed, "{service}");
+            // The one that counts is the header's.
+            let other = "/b?delete&X-Amz-Credential=A%2F20260101%2Fus-east-1%2Fs3%2Faws4_request";
+            assert_eq!(code("POST", other, &[("authorization", &header), host]), malformed, "{service}");
+        }
+        assert_eq!(code("GET", "/b", &[("authorization", SIGNED), host]), None);
     }
 
     #[test]

@@ -169,16 +169,27 @@ impl<'a> Sink<'a> {
         Self { writer, memory, pending, reserved: None, expected, md5, checksum, length: 0 }
     }
 
-    pub(crate) async fn push(&mut self, frame: Bytes) -> S3Result<()> {
-        let left = self.expected.saturating_sub(self.length);
-        self.length += frame.len() as u64;
-        self.md5.push(&frame).await?;
+    /// A piece that goes to the writer as it is, and has memory until this returns.
+    pub(crate) async fn push_whole(&mut self, piece: Bytes) -> S3Result<()> {
+        self.digest(&piece).await?;
+        self.writer.write(piece).await.map_err(errors::of_store)
+    }
+
+    async fn digest(&mut self, bytes: &Bytes) -> S3Result<()> {
+        self.length += bytes.len() as u64;
+        self.md5.push(bytes).await?;
         if let Some((_, hasher)) = &mut self.checksum {
-            hasher.update(&frame);
+            hasher.update(bytes);
         }
+        Ok(())
+    }
+
+    pub(crate) async fn push(&mut self, frame: Bytes) -> S3Result<()> {
         if self.pending.is_empty() && frame.len() >= FRAME_BYTES_WHOLE {
-            return self.writer.write(frame).await.map_err(errors::of_store);
+            return self.push_whole(frame).await;
         }
+        let left = self.expected.saturating_sub(self.length);
+        self.digest(&frame).await?;
         let memory = self.memory;
         let reserved = self
             .reserved

@@ -35,6 +35,7 @@ mod operations;
 mod options;
 pub mod parse;
 mod percent;
+mod pieces;
 mod ranges;
 pub mod reference;
 mod request_body;

@@ -89,6 +89,20 @@ impl Scheme {
         Ok(Some(Self { algorithm, full_object }))
     }
 
+    /// Scheme of the checksum that a completion states, for an upload that was begun without one. A CRC is that of the full object
+    /// unless it is written as one of parts.
+    ///
+    /// # Errors
+    /// As [`Scheme::asked`].
+    pub(crate) fn stated(kind: Option<&str>, stated: Option<(Algorithm, &str)>) -> S3Result<Option<Self>> {
+        let kind = kind.or_else(|| {
+            let (algorithm, value) = stated?;
+            let of_parts = value.contains('-') || matches!(algorithm, Algorithm::Sha1 | Algorithm::Sha256);
+            Some(if of_parts { "COMPOSITE" } else { "FULL_OBJECT" })
+        });
+        Self::asked(stated.map(|(algorithm, _)| algorithm.name()), kind)
+    }
+
     /// Scheme that an upload in progress was begun with.
     pub(crate) fn of_upload(metadata: &Metadata) -> Option<Self> {
         let algorithm = Algorithm::from_name(metadata.get(checksums::ALGORITHM_NAME)?).ok()?;
@@ -126,7 +140,7 @@ impl Scheme {
         let of = |part: &&PartInfo| {
             let value = part.metadata.get(self.algorithm.header()).ok_or_else(|| {
                 let (number, name) = (part.number, self.algorithm.name());
-                s3_error!(InvalidRequest, "part {number} has no {name} checksum, which the upload was begun with")
+                s3_error!(InvalidRequest, "part {number} has no {name} checksum, which the object's would be made of")
             })?;
             Ok((checksums::parse(self.algorithm, value)?, part.size))
         };

@@ -11,6 +11,7 @@ use hyper::http::HeaderMap;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Result, s3_error};
 
+use crate::checksums::Algorithm;
 use crate::digests::Digests;
 use crate::guard::query_of;
 use crate::request_body::{Fate, Told};
@@ -269,6 +270,8 @@ fn of_value(header: &str, value: &str) -> S3Result<()> {
         "x-amz-object-ownership" => value == "BucketOwnerEnforced",
         "x-amz-bucket-object-lock-enabled" => value.eq_ignore_ascii_case("false"),
         "x-amz-tagging" => value.is_empty(),
+        // Any other would be passed over, and what it states not be checked. (GW-S3-2)
+        "x-amz-trailer" => value.split(',').all(|name| Algorithm::ALL.iter().any(|known| known.is_header(name))),
         "x-amz-expected-bucket-owner" | "x-amz-source-expected-bucket-owner" if value != OWNER => {
             return Err(s3_error!(AccessDenied, "The bucket's owner is {OWNER}, not the one that {header} expects."));
         }
@@ -323,6 +326,10 @@ mod tests {
             ("x-amz-checksum-xxhash64", "AAAAAAAAAAA="),
             ("x-amz-bypass-governance-retention", "true"),
             ("x-amz-write-offset-bytes", "1"),
+            // Nothing would be checked against a trailer of these.
+            ("x-amz-trailer", "x-amz-checksum-xxhash64"),
+            ("x-amz-trailer", "x-amz-checksum-crc32, x-amz-checksum-sha512"),
+            ("x-amz-trailer", "x-amz-meta-a"),
             ("x-amz-if-match-size", "1"),
         ] {
             assert_eq!(code("PutObject", "", &[header]), refused, "{header:?}");
@@ -330,6 +337,10 @@ mod tests {
         for header in [("x-amz-mfa", "1 2"), ("x-amz-storage-class", "COLD"), ("x-amz-meta-a", "1")] {
             assert_eq!(code("DeleteObject", "", &[header]), refused, "{header:?}");
         }
+        for algorithm in Algorithm::ALL {
+            assert_eq!(code("PutObject", "", &[("x-amz-trailer", algorithm.header())]), None, "{algorithm:?}");
+        }
+        assert_eq!(code("PutObject", "", &[("x-amz-trailer", " X-Amz-Checksum-Crc32c ")]), None);
         let kept = [("x-amz-acl", "private"), ("x-amz-storage-class", "GLACIER"), ("x-amz-meta-a", "1")];
         assert_eq!(code("PutObject", "", &kept), None);
         assert_eq!(code("CreateBucket", "", &[("x-amz-bucket-object-lock-enabled", "true")]), refused);

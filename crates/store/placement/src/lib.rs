@@ -16,20 +16,20 @@
 //! - PL-PLC-5: a change goes on to its end when its caller goes away, as in the stores themselves: the next caller finds
 //!   all of it or nothing, and finds it finished.
 //! - PL-PLC-3: conditions are checked against the object that everyone sees, and hold until the commit.
-//! - PL-PLC-6: a site that does not answer stops its own buckets alone, also one that stays silent in the middle of a call. A bucket is
-//!   noted before it is made on a site; a site without notes that was never open could have any bucket.
+//! - PL-PLC-6: a site that does not answer, or is silent for ever, stops its own buckets alone: nothing that another bucket needs
+//!   is held while a site is asked (PL-NAME-1). A bucket is noted before it is made on a site; a site without notes that was never
+//!   open could have any bucket.
 //! - PL-PLC-7: a delete that is acknowledged is final on every site of its bucket, also where an earlier put failed and may have
 //!   landed. `a_delete_after_a_put_that_may_have_landed_on_any_site_is_final`.
 //! - PL-PLC-8: a bucket whose deletion failed on a site can be deleted to its end or made anew, whether its site has it yet or not.
 //!   `a_bucket_whose_deletion_failed_can_be_deleted_and_made_anew`.
 //!
-//! Tests: `tests/placement.rs`; `tests/absent.rs` and `tests/silent.rs` for sites that do not answer; `tests/unsure.rs` for calls that failed and may have
-//! happened; `tests/moves.rs` for keys that go from store to store and callers that go away.
+//! Tests: `tests/placement.rs`; `tests/absent.rs` and `tests/silent.rs` for sites that refuse or stay silent; `tests/unsure.rs` for calls that failed and
+//! may have happened; `tests/moves.rs` for keys that go from store to store and callers that go away.
 
-mod keys;
+mod by_name;
 mod merge;
 mod moves;
-mod named;
 mod site;
 mod store;
 mod tidy;

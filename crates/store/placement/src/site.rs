@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use shingle_store_api::{BucketInfo, ObjectInfo, ObjectStore, StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::Mutex;
 
-use crate::keys::KeyLocks;
+use crate::by_name::ByName;
 use crate::moves::Moves;
 
 /// The class of S3 that is never named.
@@ -61,6 +61,8 @@ struct Buckets {
     created: BTreeMap<String, u64>,
     /// Sites whose buckets are not known yet: they could have any. (PL-PLC-6)
     unknown: BTreeSet<usize>,
+    /// Spots being made, and whether they are noted: they may be there already, or will be.
+    making: BTreeMap<Spot, bool>,
     /// Spots whose deletion failed: their sites may have them or not. (PL-PLC-8)
     in_doubt: BTreeSet<Spot>,
 }
@@ -76,15 +78,35 @@ impl Buckets {
             if is_home(bucket) {
                 self.created.insert(name.to_owned(), *created_unix_s);
             }
-            let spots = self.spots.entry(name.to_owned()).or_default();
-            spots.push(Spot { site, bucket: bucket.clone() });
-            // A bucket whose home is not here is served from its guests.
-            spots.sort_by_key(|spot| (!is_home(&spot.bucket), spot.site));
+            self.add(name, Spot { site, bucket: bucket.clone() });
         }
         self.spots.retain(|_, spots| !spots.is_empty());
         self.unknown.remove(&site);
         self.in_doubt.retain(|spot| spot.site != site);
     }
+
+    /// The bucket called `name` has this spot, once.
+    fn add(&mut self, name: &str, spot: Spot) {
+        self.in_doubt.remove(&spot);
+        let spots = self.spots.entry(name.to_owned()).or_default();
+        if !spots.contains(&spot) {
+            spots.push(spot);
+        }
+        // A bucket whose home is not here is served from its guests.
+        spots.sort_by_key(|spot| (!is_home(&spot.bucket), spot.site));
+    }
+
+    /// Another site than `site` that is home to a bucket of that name, or may be at any moment.
+    fn other_home(&self, bucket: &str, site: usize) -> Option<usize> {
+        let known = self.spots.get(bucket).into_iter().flatten();
+        let mut homes = known.chain(self.making.keys()).filter(|spot| spot.bucket == bucket);
+        homes.find(|spot| spot.site != site).map(|spot| spot.site)
+    }
+}
+
+/// The error of making a bucket that is there.
+pub(crate) fn bucket_exists(bucket: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`"))
 }
 
 fn is_home(bucket: &str) -> bool {
@@ -96,10 +118,37 @@ pub(crate) struct Shared {
     pub(crate) sites: Vec<Site>,
     buckets: RwLock<Buckets>,
     notes: Option<Arc<dyn Notes>>,
-    /// Held while a bucket or a guest is made or deleted.
-    pub(crate) changing: Mutex<()>,
-    pub(crate) turns: KeyLocks,
-    pub(crate) moves: Moves,
+    /// Had while a bucket or a guest of it is made or deleted. One who has it takes no other.
+    pub(crate) changing: ByName<Mutex<()>>,
+    /// Had while a key is changed, [by its name](key_of). One who has it may take its bucket's.
+    pub(crate) turns: ByName<Mutex<()>>,
+    /// By bucket.
+    pub(crate) moves: ByName<Moves>,
+}
+
+/// A spot that is being made.
+struct Making<'a> {
+    buckets: &'a RwLock<Buckets>,
+    spot: &'a Spot,
+}
+
+impl Making<'_> {
+    /// It is noted from now on.
+    fn noted(&self) {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.making.insert(self.spot.clone(), true);
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.buckets.write().unwrap_or_else(PoisonError::into_inner).making.remove(self.spot);
+    }
+}
+
+/// Name of a key's turn. A bucket's name has no zero byte.
+pub(crate) fn key_of(bucket: &str, key: &str) -> String {
+    [bucket, "\0", key].concat()
 }
 
 /// Name of the guest of `bucket`.
@@ -136,26 +185,26 @@ impl Shared {
             sites,
             buckets: RwLock::new(buckets),
             notes,
-            changing: Mutex::default(),
-            turns: KeyLocks::default(),
-            moves: Moves::default(),
+            changing: ByName::default(),
+            turns: ByName::default(),
+            moves: ByName::default(),
         }
     }
 
-    /// Learns from `store` which buckets a site has, and forgets all that was known of it.
+    /// Learns from `store` which buckets a site has, and forgets all that was known of it. Those that are noted and being made
+    /// there are returned with them: they may be there in a moment.
     ///
     /// # Errors
     /// `Invalid` if another site is home to a bucket of the same name; the store's errors.
     pub(crate) async fn learn(&self, site: usize, store: &dyn ObjectStore) -> StoreResult<Vec<Noted>> {
-        let _changing = self.changing.lock().await;
-        let found: Vec<_> =
+        // Callers change nothing there meanwhile: the site does not serve yet.
+        let mut found: Vec<_> =
             store.list_buckets().await?.into_iter().map(|info| (info.name, info.created_unix_s)).collect();
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         let name = |site: usize| self.sites.get(site).map_or("", |site| &site.name);
         for (bucket, _) in found.iter().filter(|(bucket, _)| is_home(bucket)) {
-            let home = buckets.spots.get(bucket).and_then(|spots| spots.first()).filter(|spot| is_home(&spot.bucket));
-            if let Some(other) = home.filter(|spot| spot.site != site) {
-                let (one, two) = (name(other.site.min(site)), name(other.site.max(site)));
+            if let Some(other) = buckets.other_home(bucket, site) {
+                let (one, two) = (name(other.min(site)), name(other.max(site)));
                 let message = format!(
                     "there is a bucket `{bucket}` on {one} and another one on {two}: serve one of the two without the \
                      other, and empty and delete the bucket there"
@@ -164,21 +213,48 @@ impl Shared {
             }
         }
         buckets.set(site, &found);
+        let making =
+            buckets.making.iter().filter(|(spot, noted)| spot.site == site && **noted).map(|(spot, _)| &spot.bucket);
+        let making: Vec<_> = making.filter(|bucket| found.iter().all(|(name, _)| name != *bucket)).cloned().collect();
+        found.extend(making.into_iter().map(|bucket| (bucket, 0)));
         Ok(found.into_iter().map(|(bucket, created_unix_s)| Noted { bucket, created_unix_s }).collect())
     }
 
-    /// Makes `bucket` on a site, and returns its attributes there. It is noted before it is made. (PL-PLC-6)
-    pub(crate) async fn make(&self, spot: &Spot) -> StoreResult<BucketInfo> {
+    /// Makes `spot` one of the bucket called `name`, and returns its attributes there. It is noted before it is made. (PL-PLC-6)
+    pub(crate) async fn make(&self, name: &str, spot: &Spot) -> StoreResult<BucketInfo> {
+        let making = self.begin_making(spot)?;
         let store = self.store(spot)?;
         // A site that does not answer gets no bucket, and must not be noted for one.
-        match store.bucket(&spot.bucket).await {
-            Err(error) if error.kind == StoreErrorKind::NoSuchBucket => {}
-            there => return there,
+        let info = match store.bucket(&spot.bucket).await {
+            Err(error) if error.kind == StoreErrorKind::NoSuchBucket => {
+                if let (Some(notes), Some(site)) = (&self.notes, self.sites.get(spot.site)) {
+                    notes.add(&site.name, &spot.bucket)?;
+                    making.noted();
+                }
+                match store.create_bucket(&spot.bucket).await {
+                    // A call whose answer was lost has made it.
+                    Err(error) if error.kind == StoreErrorKind::BucketExists => store.bucket(&spot.bucket).await?,
+                    made => made?,
+                }
+            }
+            there => there?,
+        };
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.add(name, spot.clone());
+        if is_home(&spot.bucket) {
+            buckets.created.insert(name.to_owned(), info.created_unix_s);
         }
-        if let (Some(notes), Some(site)) = (&self.notes, self.sites.get(spot.site)) {
-            notes.add(&site.name, &spot.bucket)?;
+        Ok(info)
+    }
+
+    /// From now on, until it is dropped, nobody else makes this spot, and no other site comes with a home of that name.
+    fn begin_making<'a>(&'a self, spot: &'a Spot) -> StoreResult<Making<'a>> {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        if is_home(&spot.bucket) && buckets.spots.contains_key(&spot.bucket) {
+            return Err(bucket_exists(&spot.bucket));
         }
-        store.create_bucket(&spot.bucket).await
+        buckets.making.insert(spot.clone(), false);
+        Ok(Making { buckets: &self.buckets, spot })
     }
 
     /// When a bucket was created, as far as that was noted.
@@ -220,15 +296,6 @@ impl Shared {
         Err(StoreError::new(StoreErrorKind::Unavailable, message))
     }
 
-    pub(crate) fn add(&self, bucket: &str, spot: Spot) {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        buckets.in_doubt.remove(&spot);
-        let spots = buckets.spots.entry(bucket.to_owned()).or_default();
-        if !spots.contains(&spot) {
-            spots.push(spot);
-        }
-    }
-
     pub(crate) fn remove(&self, bucket: &str, spot: &Spot) {
         if let (Some(notes), Some(site)) = (&self.notes, self.sites.get(spot.site)) {
             notes.remove(&site.name, &spot.bucket);
@@ -239,6 +306,7 @@ impl Shared {
             spots.retain(|other| other != spot);
             if spots.is_empty() {
                 buckets.spots.remove(bucket);
+                buckets.created.remove(bucket);
             }
         }
     }
@@ -266,18 +334,13 @@ impl Shared {
         if let Some(spot) = on(self.spots(bucket)?).filter(|spot| !self.is_to_be_made(spot)) {
             return Ok(spot);
         }
-        let _changing = self.changing.lock().await;
+        let _changing = self.changing.turn(bucket).await;
         let spot = match on(self.spots(bucket)?) {
             Some(spot) if !self.is_to_be_made(&spot) => return Ok(spot),
             Some(spot) => spot,
             None => Spot { site: target.unwrap_or(0), bucket: guest_of(bucket) },
         };
-        match self.make(&spot).await {
-            Ok(_) => {}
-            Err(error) if error.kind == StoreErrorKind::BucketExists => {}
-            Err(error) => return Err(error),
-        }
-        self.add(bucket, spot.clone());
+        self.make(bucket, &spot).await?;
         Ok(spot)
     }
 

@@ -10,8 +10,8 @@ use shingle_store_api::{
 };
 
 use crate::merge;
-use crate::site::{Noted, Notes, STANDARD, Shared, Site, Spot, if_there};
-use crate::whole::to_the_end;
+use crate::site::{Noted, Notes, STANDARD, Shared, Site, Spot, bucket_exists, if_there, key_of};
+use crate::whole::{if_soon, to_the_end};
 use crate::writer::{Reader, Writer};
 
 /// Lookups of an object that moves from site to site meanwhile.
@@ -65,27 +65,35 @@ impl Placement {
     }
 
     async fn make_bucket(&self, bucket: String) -> StoreResult<BucketInfo> {
-        let _changing = self.shared.changing.lock().await;
+        // Before its turn: one that is there may be waiting for a silent site.
+        let in_doubt = |spots: Vec<Spot>| spots.first().is_some_and(|home| self.shared.is_in_doubt(home));
+        if !self.shared.spots(&bucket).is_ok_and(in_doubt) {
+            self.is_new(&bucket)?;
+        }
+        let _changing = self.shared.changing.turn(&bucket).await;
         match self.shared.spots(&bucket) {
             Ok(spots) if self.is_half_deleted(&spots).await? => self.remove_spots(&bucket, &spots).await?,
-            Ok(_) => {
-                return Err(StoreError::new(StoreErrorKind::BucketExists, format!("there is a bucket `{bucket}`")));
-            }
-            Err(error) if error.kind == StoreErrorKind::NoSuchBucket => {}
-            Err(error) => return Err(error),
+            _ => self.is_new(&bucket)?,
         }
         if bucket.starts_with('/') {
             return Err(StoreError::new(StoreErrorKind::Invalid, "a bucket's name does not begin with a slash"));
         }
         let spot = Spot { site: self.target.unwrap_or(0), bucket: bucket.clone() };
-        let info = self.shared.make(&spot).await?;
-        let info = self.bucket_info(&bucket, &spot, info);
-        self.shared.add(&bucket, spot);
-        Ok(info)
+        let info = self.shared.make(&bucket, &spot).await?;
+        Ok(self.bucket_info(&bucket, &spot, info))
+    }
+
+    /// Refuses a bucket that is there.
+    fn is_new(&self, bucket: &str) -> StoreResult<()> {
+        match self.shared.spots(bucket) {
+            Ok(_) => Err(bucket_exists(bucket)),
+            Err(error) if error.kind == StoreErrorKind::NoSuchBucket => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn remove_bucket(&self, bucket: String) -> StoreResult<()> {
-        let _changing = self.shared.changing.lock().await;
+        let _changing = self.shared.changing.turn(&bucket).await;
         let spots = self.shared.spots(&bucket)?;
         self.remove_spots(&bucket, &spots).await
     }
@@ -122,7 +130,7 @@ impl Placement {
         let mut found = self.shared.found(&spots, key).await?.pop();
         // It may have moved behind the search, or to a site that the bucket was not on then.
         if found.is_none() && self.shared.spots(bucket)?.len() > 1 {
-            let _turn = self.shared.turns.take(bucket, key).await;
+            let _turn = self.shared.turns.turn(&key_of(bucket, key)).await;
             found = self.shared.found(&self.shared.spots(bucket)?, key).await?.pop();
         }
         let (spot, info) = found.ok_or_else(|| StoreError::no_key(bucket, key))?;
@@ -163,7 +171,7 @@ impl Placement {
     }
 
     async fn remove(&self, bucket: String, key: String, condition: Condition) -> StoreResult<bool> {
-        let _turn = self.shared.turns.take(&bucket, &key).await;
+        let _turn = self.shared.turns.turn(&key_of(&bucket, &key)).await;
         let spots = self.shared.spots(&bucket)?;
         if let [only] = spots.as_slice() {
             return self.shared.store(only)?.delete_if(&only.bucket, &key, condition).await;
@@ -269,8 +277,8 @@ impl ObjectStore for Placement {
             let all = self.shared.all()?;
             let homes = all.iter().filter_map(|(bucket, spots)| Some((bucket, spots.first()?)));
             let asked = homes.map(|(bucket, spot)| async move {
-                // Uploads deleted meanwhile are left out; a site that cannot be asked is an error.
-                let info = match if_there(self.shared.store(spot)?.bucket(&spot.bucket).await) {
+                // Those deleted meanwhile are left out; of a site that cannot be asked they are told as they are known.
+                let info = match if_there(if_soon(self.shared.store(spot)?.bucket(&spot.bucket)).await) {
                     Err(error) if error.kind == StoreErrorKind::Unavailable => {
                         let created_unix_s = self.shared.created_unix_s(bucket);
                         Some(BucketInfo { name: bucket.clone(), created_unix_s, location: None })

@@ -2,7 +2,7 @@
 
 use shingle_store_api::{ListRequest, StoreResult};
 
-use crate::site::{Shared, Spot};
+use crate::site::{Shared, Spot, key_of};
 use crate::store::Placement;
 
 /// Keys looked at between two looks for other work.
@@ -37,7 +37,7 @@ impl Shared {
                 if self.found(spots, &object.key).await?.len() < 2 {
                     continue;
                 }
-                let _turn = self.turns.take(bucket, &object.key).await;
+                let _turn = self.turns.turn(&key_of(bucket, &object.key)).await;
                 let mut found = self.found(spots, &object.key).await?;
                 found.pop();
                 let moves = self.moves.of(bucket);

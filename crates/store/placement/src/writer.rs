@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shingle_store_api::{Commit, Condition, ObjectInfo, ObjectReader, ObjectWriter, StoreFuture, StoreResult};
 
-use crate::site::{Shared, Spot};
+use crate::site::{Shared, Spot, key_of};
 use crate::whole::to_the_end;
 
 /// An object being written to one of the sites.
@@ -60,7 +60,7 @@ impl Shared {
         mut commit: Commit,
         make: impl FnOnce(Commit) -> StoreFuture<'static, ObjectInfo>,
     ) -> StoreResult<ObjectInfo> {
-        let _turn = self.turns.take(bucket, key).await;
+        let _turn = self.turns.turn(&key_of(bucket, key)).await;
         let mut spots = self.spots(bucket)?;
         if !spots.contains(spot) || self.is_to_be_made(spot) {
             // A caller tried to delete the bucket meanwhile: its guest was empty and is gone.

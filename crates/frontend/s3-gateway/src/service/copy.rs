@@ -1,9 +1,7 @@
 //! CopyObject and UploadPartCopy: bytes go from the store to the store through the gateway, read and digested once.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use futures_util::{StreamExt, stream};
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use s3s::dto::{
@@ -11,6 +9,7 @@ use s3s::dto::{
     MetadataDirective, Range as ByteRange, UploadPartCopyInput, UploadPartCopyOutput,
 };
 use s3s::{S3Request, S3Result, s3_error};
+use shingle_runtime::memory::SHARES;
 use shingle_store_api::{Commit, ObjectReader, ObjectWriter};
 
 use super::uploads::part_number;
@@ -22,10 +21,10 @@ use crate::headers::{given, timestamp};
 use crate::hex::hex;
 use crate::ingest::{Ingested, Sink};
 use crate::multipart_checksums::Scheme;
-use crate::options::PIECE_BYTES;
+use crate::pieces::Pieces;
 
-/// Pieces read at a time, the one being written included.
-const READS_AT_ONCE: usize = 2;
+/// Pieces at a time, the one being written included: what the writer holds takes the last of a user's shares.
+const PIECES: usize = SHARES - 1;
 
 /// The conditions on the source of a copy.
 macro_rules! source_conditions {
@@ -125,17 +124,13 @@ impl Service {
         writer: &mut dyn ObjectWriter,
         algorithm: Option<Algorithm>,
     ) -> S3Result<Ingested> {
-        let reader: Arc<dyn ObjectReader> = reader.into();
-        let offsets = (range.start..range.end).step_by(PIECE_BYTES);
-        let reads = offsets.map(|offset| {
-            let reader = reader.clone();
-            async move { reader.read(offset, (range.end - offset).min(PIECE_BYTES as u64)).await }
-        });
-        let mut pieces = stream::iter(reads).buffered(READS_AT_ONCE);
-        writer.expect(range.end - range.start);
-        let mut sink = Sink::new(writer, range.end - range.start, algorithm, &self.limits.memory, &self.md5);
+        let size = range.end - range.start;
+        let mut pieces = Pieces::new(reader, range, self.limits.memory.clone(), PIECES);
+        writer.expect(size);
+        let mut sink = Sink::new(writer, size, algorithm, &self.limits.memory, &self.md5);
         while let Some(piece) = pieces.next().await {
-            sink.push(piece.map_err(errors::of_store)?).await?;
+            let piece = piece.map_err(errors::of_store)?;
+            sink.push_whole(piece.bytes.clone()).await?;
         }
         let (md5, checksum) = sink.finish().await?;
         Ok(Ingested { etag: hex(&md5), checksum })
@@ -192,5 +187,91 @@ fn source_range(text: &str, size: u64) -> S3Result<Range<u64>> {
             Err(s3_error!(InvalidArgument, "Range specified is not valid for source object of size: {size}"))
         }
         _ => Err(s3_error!(InvalidArgument, "The x-amz-copy-source-range value must be of the form bytes=first-last")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use bytes::Bytes;
+    use futures_util::FutureExt;
+    use shingle_runtime::memory::Memory;
+    use shingle_store_api::{ObjectInfo, StoreFuture};
+    use shingle_store_testing::MemoryStore;
+
+    use super::*;
+    use crate::options::Limits;
+
+    /// Reads zeros, and counts them.
+    struct Zeros(ObjectInfo, Arc<AtomicU64>);
+
+    impl ObjectReader for Zeros {
+        fn info(&self) -> &ObjectInfo {
+            &self.0
+        }
+
+        fn read(&self, _: u64, length: u64) -> StoreFuture<'_, Bytes> {
+            self.1.fetch_add(length, Relaxed);
+            async move { Ok(vec![0; length as usize].into()) }.boxed()
+        }
+    }
+
+    /// Takes so many bytes, and then no more.
+    struct Takes(u64);
+
+    impl ObjectWriter for Takes {
+        fn write(&mut self, data: Bytes) -> StoreFuture<'_, ()> {
+            match self.0.checked_sub(data.len() as u64) {
+                None => std::future::pending().boxed(),
+                Some(left) => {
+                    self.0 = left;
+                    async { Ok(()) }.boxed()
+                }
+            }
+        }
+
+        fn commit(self: Box<Self>, _: Commit) -> StoreFuture<'static, ObjectInfo> {
+            std::future::pending().boxed()
+        }
+    }
+
+    /// GW-BODY-1: a drive that takes no more writes fills the memory of copies, and nothing beside it.
+    #[tokio::test(start_paused = true)]
+    async fn copies_hold_no_more_than_the_memory_for_bodies() {
+        let memory = Memory::new(12 << 20, 16);
+        let limits = Limits { memory: memory.clone(), ..Limits::default() };
+        let service = Service::new(Arc::new(MemoryStore::new(1 << 20)), String::new(), limits);
+        let (read, took, size) = (Arc::new(AtomicU64::new(0)), 3u64 << 20, 20 << 20);
+        let mut writers: Vec<_> = (0..16).map(|_| Takes(took)).collect();
+        let mut copies: Vec<_> = writers
+            .iter_mut()
+            .map(|writer| {
+                let reader = Box::new(Zeros(ObjectInfo { size, ..info() }, read.clone()));
+                service.copy(reader, 0..size, writer, None).boxed()
+            })
+            .collect();
+        for copy in &mut copies {
+            while tokio::time::timeout(std::time::Duration::from_millis(1), &mut *copy).await.is_ok() {}
+        }
+        let held = read.load(Relaxed) - 16 * took.min(read.load(Relaxed) / 16);
+        assert!(held > 0 && memory.used() >= held, "{held} bytes wait, and {} are reserved", memory.used());
+        assert!(memory.used() <= memory.limit(), "{} bytes", memory.used());
+        drop(copies);
+        assert_eq!(memory.used(), 0);
+    }
+
+    fn info() -> ObjectInfo {
+        ObjectInfo {
+            key: String::new(),
+            size: 0,
+            etag: String::new(),
+            modified_unix_ns: 0,
+            version: 0,
+            metadata: Default::default(),
+            part_sizes: Vec::new(),
+            class: None,
+        }
     }
 }

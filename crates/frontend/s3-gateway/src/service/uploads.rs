@@ -167,9 +167,12 @@ impl Service {
         let given = input.multipart_upload.iter().flat_map(|upload| upload.parts.iter().flatten());
         for (part, given) in chosen.iter().zip(given) {
             for (algorithm, value) in given_checksums!(given) {
-                if part.metadata.get(algorithm.header()).is_some_and(|stored| stored != value) {
+                if part.metadata.get(algorithm.header()).is_none_or(|stored| stored != value) {
                     let (name, number) = (algorithm.name(), part.number);
-                    return Err(s3_error!(InvalidPart, "the {name} given for part {number} is not that part's"));
+                    return Err(s3_error!(
+                        InvalidPart,
+                        "the {name} given for part {number} is not the one that it was uploaded with"
+                    ));
                 }
             }
         }
@@ -187,7 +190,15 @@ impl Service {
             ));
         }
         let mut commit = Commit { etag, condition, ..Commit::default() };
-        if let Some(scheme) = Scheme::of_upload(&upload.metadata) {
+        // What is stated of the object is checked, whether or not the upload began with it. (GW-S3-2)
+        let scheme = match Scheme::of_upload(&upload.metadata) {
+            None => {
+                Scheme::stated(input.checksum_type.as_ref().map(ChecksumType::as_str), given_checksums!(input).next())?
+            }
+            begun => begun,
+        };
+        if let Some(scheme) = scheme {
+            scheme.store(&mut commit.metadata);
             let value = scheme.store_combined(&chosen, &mut commit.metadata)?;
             verify(&input, scheme, &value)?;
         }
