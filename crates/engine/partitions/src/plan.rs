@@ -28,7 +28,7 @@ pub(crate) const SUPERZONES: u32 = 2;
 /// Zones for partitions, as the drive has them now.
 pub(crate) struct Ground {
     pub(crate) data: Range<u32>,
-    /// Those that can be written no more. What they hold may still be read.
+    /// Those that can be written no more. Their bytes may still be read.
     pub(crate) dead: BTreeSet<u32>,
     /// Those that the drive does not reset.
     pub(crate) stuck: BTreeSet<u32>,
@@ -192,7 +192,7 @@ fn share(
     Ok(())
 }
 
-/// The part of the drive's limits that a partition of `table` has now. What is in the table holds as long as the drive has so much; if it
+/// The part of the drive's limits that a partition of `table` has now. The table's share holds as long as the drive has so much; if it
 /// has less, all get less. Those without a part, of a drive that told of no limit, share what others leave. (PT-PLAN-2)
 ///
 /// # Errors

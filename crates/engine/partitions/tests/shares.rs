@@ -45,7 +45,7 @@ async fn divided(rt: &Runtime, limits: (Option<u32>, Option<u32>), parts: &[Want
     device.image()
 }
 
-/// PT-TABLE-4: what is made beside a partition leaves it as it is, whatever limits the drive tells of by then.
+/// PT-TABLE-4: an addition leaves partitions as they are, whatever limits the drive tells of by then.
 #[test]
 fn an_addition_keeps_partitions_that_are_there_whatever_the_limits_are_now() {
     for seed in seeds(20) {
@@ -76,7 +76,7 @@ fn an_addition_keeps_partitions_that_are_there_whatever_the_limits_are_now() {
     }
 }
 
-/// PT-PLAN-2: what partitions have of the limits is never more than the drive has, and is what the table says if that is not too much.
+/// PT-PLAN-2: partitions have no more of the limits than the drive has, and as much as the table says if that is not too much.
 #[test]
 fn shares_fit_the_limits_that_the_drive_has_now() {
     let (mut refused, mut lower, mut kept) = (0, 0, 0);

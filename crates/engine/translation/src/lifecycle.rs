@@ -3,7 +3,7 @@
 //! # Invariants
 //! - TL-CLOSE-1: closing ends also if the file system that holds the drive has no room. Writes that are not written fail then, and so does
 //!   the close if nothing can be journaled. (`a_full_host_does_not_hold_up_a_close`)
-//! - TL-MAPPED-1: what is told of sectors at once takes a bounded time, however many extents they lie in. (`a_dense_map_is_told_of_in_parts`)
+//! - TL-MAPPED-1: an answer about sectors takes a bounded time, however many extents they lie in. (`a_dense_map_is_told_of_in_parts`)
 //! - TL-CLOSE-2: no command of a controller's work comes once the volume has closed. (`copies_end_when_the_volume_closes`)
 
 use std::collections::BTreeMap;

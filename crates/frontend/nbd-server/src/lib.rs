@@ -15,7 +15,7 @@
 //! - NBD-ACK-1: every request that was read whole is answered once, unless its client is gone or takes no replies: at a
 //!   disconnection, at a shutdown, and if the owner of the store goes away.
 //! - NBD-EDGE-1: a write of less than a sector changes its own bytes, and undoes no other write that was answered.
-//! - NBD-EDGE-2: what is done alone is one write of the store, and reads of its edges: zeros of any length keep no other from writing.
+//! - NBD-EDGE-2: one write of the store, with reads of its edges, is the most that is done alone: zeros of any length keep no other from writing.
 //! - NBD-TLS-1: where TLS is required, nothing of any export is told or served before it; nothing that was said before it holds
 //!   afterwards.
 //! - NBD-RO-1: no request to a read-only export reaches a store's writes, trims or zeros.

@@ -12,7 +12,9 @@
 //! - RKK-READ-1: calls of the database have threads of their own. However many they are, they take none of those that the drive's reads need, which
 //!   the calls wait for.
 //! - RKK-END-1: nothing of the library runs on the store's thread. No database is closed there, nor beside the end of the process.
+//!   (`a_database_that_nobody_takes_is_not_closed_on_the_thread_that_asked_for_it`)
 
+mod elsewhere;
 // Functions of a library, found by their names. Each block says why it may call them.
 #[allow(unsafe_code)]
 mod library;

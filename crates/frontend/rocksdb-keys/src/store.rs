@@ -16,6 +16,7 @@ use shingle_files_server::serve_socket;
 use shingle_runtime::{Runtime, Task};
 use shingle_zone_files::{FilesErrorKind, ZoneFiles};
 
+use crate::elsewhere::Elsewhere;
 use crate::library::{Library, LoadError, OpenKeys, Parameters};
 use crate::readers::Readers;
 use crate::writer::Writer;
@@ -126,13 +127,17 @@ impl RocksKv {
         let (own, theirs) = UnixStream::pair().map_err(failed)?;
         let socket = own.try_clone().map_err(failed)?;
         let serving = rt.spawn(serve_socket(&rt, &files, own).map_err(failed)?);
+        let (here, shared) = (std::thread::current().id(), socket.try_clone().map_err(failed)?);
         let opened = rt.blocking(move || {
             let library = Library::load(library.as_deref()).map_err(failed)?;
-            OpenKeys::open(&library, theirs, PATH, given)
+            let keys = OpenKeys::open(&library, theirs, PATH, given)?;
+            // The opening may be dropped when this is done, and before it is looked at.
+            Ok(Elsewhere::new((keys, shared), here, |(keys, socket)| leave(keys, &socket)))
         });
-        let opened = opened.await;
-        let keys = match opened.unwrap_or_else(|lost| Err(failed(lost))) {
-            Ok(keys) => Arc::new(keys),
+        let opened = opened.await.unwrap_or_else(|lost| Err(failed(lost)));
+        let lost = || failed("it was lost on its way");
+        let keys = match opened.and_then(|opened| opened.take().ok_or_else(lost)) {
+            Ok((keys, _)) => Arc::new(keys),
             Err(error) => {
                 let _ = serving.await;
                 return Err(error);
@@ -221,12 +226,17 @@ impl KeyValue for RocksKv {
 }
 
 impl Drop for RocksKv {
-    /// A database that was not closed stays in memory, without its files: to close it takes time, and it must not happen on this thread, which
-    /// serves them (RKK-END-1), nor beside the end of the process.
     fn drop(&mut self) {
-        let Some(running) = self.running.take() else { return };
-        // The files are free for others.
-        let _ = running.socket.shutdown(std::net::Shutdown::Both);
-        std::mem::forget(running.keys);
+        if let Some(running) = self.running.take() {
+            leave(running.keys, &running.socket);
+        }
     }
+}
+
+/// A database that was not closed stays in memory, without its files: to close it takes time, and it must not happen on this thread, which
+/// serves them (RKK-END-1), nor beside the end of the process.
+fn leave<T>(keys: T, socket: &UnixStream) {
+    // The files are free for others.
+    let _ = socket.shutdown(std::net::Shutdown::Both);
+    std::mem::forget(keys);
 }

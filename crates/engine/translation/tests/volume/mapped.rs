@@ -1,4 +1,4 @@
-//! TL-MAPPED-1: what a volume tells of its sectors at once.
+//! TL-MAPPED-1: answers of a volume about its sectors.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ fn a_dense_map_is_told_of_in_parts() {
         for store in [&volume as &dyn BlockStore, &then] {
             let (mapped, longest) = told(store).await;
             assert_eq!(mapped, 60_000);
-            // What is behind the dense part is told of together with its end.
+            // The sectors behind the dense part are told of together with its end.
             let behind = volume.size_bytes() / SECTOR - 60_000;
             assert!(longest < 30_000 + behind, "{longest} sectors were looked up at once");
             let first = store.mapped(0, 60_000 * SECTOR, usize::MAX).await.unwrap();
