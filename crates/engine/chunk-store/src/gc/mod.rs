@@ -11,6 +11,8 @@
 //!   for.
 //! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
 //!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
+//! - CS-GC-8: the index is pointed at no copy in a zone that is known to be offline. The original stays, and its zone can be a victim
+//!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`.
 
 mod collector;
 mod lifetime;

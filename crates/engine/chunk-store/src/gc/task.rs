@@ -217,7 +217,8 @@ impl ChunkStore {
     /// every zone emptied.
     ///
     /// # Errors
-    /// `NoSpace` if there is no free zone to move to; what was moved until then stays moved.
+    /// `NoSpace` if there is no free zone to move to; `Device` if zones failed under it, or the metadata log is full. What was moved
+    /// until then stays moved.
     pub async fn gc(&self, zones_max: u64, progress: impl FnMut(GcReport)) -> Result<GcReport> {
         let collected = self.collect(zones_max, progress).await;
         // Even where it failed, zones may have been won.
