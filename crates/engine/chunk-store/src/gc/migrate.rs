@@ -74,10 +74,7 @@ impl Engine {
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
         // Copied records count, even if the rest failed.
         let swapped = match self.drive.flush.flush().await.map_err(Arc::new) {
-            Ok(()) => {
-                self.swap(victim, &copies);
-                Ok(())
-            }
+            Ok(()) => self.swap(victim, &copies),
             Err(error) => Err(self.write_error(&error)),
         };
         self.release_index_room();
@@ -301,6 +298,9 @@ impl Engine {
             if opened.as_ref().is_err_and(|error| error.kind.is_host_full()) {
                 return Err(host_full());
             }
+            if self.opens_no_zone() {
+                return Err(Error::new(ErrorKind::Device, "GC can open no zone: the drive fails that"));
+            }
             if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };
@@ -321,7 +321,7 @@ impl Engine {
     }
 
     /// Ends the stream's destination: nothing more is moved there.
-    fn end_destination(&self, stream: Stream, status: ZoneStatus) {
+    pub(crate) fn end_destination(&self, stream: Stream, status: ZoneStatus) {
         let Some(destination) = self.collector.redirect(stream, None) else { return };
         let mut state = self.state.borrow_mut();
         state.zones.set_status(destination.zone, status);
@@ -332,18 +332,23 @@ impl Engine {
     }
 
     /// Lets the index point at the copies (CS-GC-1) and the destinations count as indexed (CS-GC-3). A chunk whose groups would take more
-    /// than is left of the reservation stays where it is (CS-ROOM-4): writes and reads that failed have split it.
-    fn swap(&self, victim: ZoneId, copies: &[Copied]) {
+    /// than is left of the reservation stays where it is (CS-ROOM-4): writes and reads that failed have split it. So does a record whose
+    /// copy is lost already (CS-GC-8).
+    ///
+    /// # Errors
+    /// `Device` if there were such records: the victim is worth another try.
+    fn swap(&self, victim: ZoneId, copies: &[Copied]) -> Result<()> {
         debug_assert!(
             copies.iter().all(|Copied { copy, .. }| self.state.borrow().zones.get(copy.zone).indexed_to <= copy.block),
             "CS-GC-3: a recovery would pass over copies that were not swapped in"
         );
-        let mut by_chunk: Vec<&Copied> = copies.iter().collect();
-        by_chunk.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
         let mut state = self.state.borrow_mut();
+        let offline = |copied: &&Copied| state.zones.get(copied.copy.zone).status == ZoneStatus::Offline;
+        let (lost, mut copies): (Vec<&Copied>, Vec<&Copied>) = copies.iter().partition(offline);
+        copies.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
         let mut gone = Vec::new();
         let mut left = self.reserved_index_room();
-        for of_chunk in by_chunk.chunk_by(|left, right| left.live.handle == right.live.handle) {
+        for of_chunk in copies.chunk_by(|left, right| left.live.handle == right.live.handle) {
             let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
             let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
             let Some(chunk) = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth) else { continue };
@@ -389,6 +394,13 @@ impl Engine {
             state.zones.note_length(copied.copy.zone, copied.copy.blocks());
             self.note_unmarked(&mut state, copied.copy.zone, copied.copy.blocks().0);
             state.unmarked.note_moved(copied.copy.zone);
+        }
+        match lost.first() {
+            None => Ok(()),
+            Some(Copied { copy, .. }) => {
+                let why = format!("{} went offline with what GC had moved there; that stays where it was", copy.zone);
+                Err(Error::new(ErrorKind::Device, why))
+            }
         }
     }
 }

@@ -32,7 +32,8 @@
 //!   that opening found it to, and its zones are reset when nothing in them lives. Cut before that, it has decided nothing;
 //!   cut after it, it has told nobody, so that its caller had better look first. It accepts the places that its caller names: if it cannot read
 //!   any other, it is an opening that accepts nothing.
-//!   `an_accepted_loss_is_looked_for_by_no_later_opening`, `a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted`.
+//!   `an_accepted_loss_is_looked_for_by_no_later_opening`, `a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted`,
+//!   `no_zone_is_reset_before_the_acceptance_of_its_loss_is_durable`.
 //! - CS-REC-6: what recovery found is durable before anybody hears of it.
 //! - CS-REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
 //!   calls garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal
@@ -69,7 +70,7 @@ pub(crate) use identity::{log_config, read_identity};
 use identity::{Identity, check_limits, check_table_fits, identity};
 
 use crate::config::{FormatOptions, Options};
-use crate::drive::Layout;
+use crate::drive::{Gate, Layout};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Mark, Superblock, VERSION, ZoneEntry};
@@ -144,11 +145,11 @@ impl ChunkStore {
     /// checkpoint.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = recover(rt, dev, options).await?;
-        engine.start().await?;
-        if report.accepted {
-            // From now on it is settled: the zone table says that all of those zones is known (CS-REC-9).
-            engine.checkpoint().await?;
+        if let Err(error) = engine.settle(report.accepted).await {
+            engine.drive.gate.shut().await;
+            return Err(error);
         }
+        engine.start();
         Ok((Self { engine }, report))
     }
 }
@@ -160,6 +161,8 @@ pub(crate) async fn recover(
     options: Options,
 ) -> Result<(Rc<Engine>, RecoveryReport)> {
     check_limits(dev.geometry())?;
+    let gate = Rc::new(Gate::new(dev));
+    let dev: Rc<dyn ZonedDevice> = gate.clone();
     let Identity { store, layout, bad_copies } = identity(&dev).await?;
     let sequence = SequenceSource::default();
     let mut report = RecoveryReport::default();
@@ -201,13 +204,14 @@ pub(crate) async fn recover(
     let (state, destinations) =
         build::state(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
     report.scan.time = rt.now().since(began);
-    let engine = Engine::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state, destinations });
+    let engine =
+        Engine::new(Parts { rt: rt.clone(), gate, options, store, layout, sequence, log, state, destinations });
     Ok((engine, report))
 }
 
 impl Engine {
-    /// Makes durable what recovery found, and starts the background tasks.
-    async fn start(self: &Rc<Self>) -> Result<()> {
+    /// Makes durable what recovery found. Until then nobody works with it: if this fails, or the power does, nothing is decided.
+    async fn settle(self: &Rc<Self>, accepted: bool) -> Result<()> {
         // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (CS-REC-6).
         self.drive
             .flush
@@ -215,6 +219,15 @@ impl Engine {
             .await
             .map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
         self.release_left_open().await.map_err(read_error)?;
+        if accepted {
+            // From now on it is settled: the zone table says that all of those zones is known (CS-REC-9).
+            self.checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the background tasks.
+    fn start(self: &Rc<Self>) {
         self.rt.spawn(self.clone().keep_zones());
         self.rt.spawn(self.clone().refuse_while_stalled());
         if self.state.borrow().landing.is_some() {
@@ -225,7 +238,6 @@ impl Engine {
             self.rt.spawn(self.clone().checkpoint_task());
             self.rt.spawn(self.clone().mark_task());
         }
-        Ok(())
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! It is the only one to reset a zone, and the one to say that there is no space: an append that finds no zone waits
 //! while any zone is free or garbage, or while GC can still win one.
+//!
+//! # Invariants
+//! - CS-ZONE-7: nobody waits for a zone of a drive that fails to open any, and such a drive is tried once in a while only.
+//!   `a_drive_that_fails_all_writes_of_data_holds_up_nobody`.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState, report_patiently};
@@ -15,14 +19,15 @@ use crate::append::ZoneWriter;
 use crate::append::pools::PoolId;
 use crate::drive::HOST_PAUSE;
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::ErrorKind;
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
+use crate::index::Handle;
 use crate::landing::LandingLog;
 use crate::state::StoreState;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
-use crate::zones::GC_RESERVE;
 use crate::zones::leases::{Holder, Lease};
+use crate::zones::{GC_RESERVE, Zone};
 
 /// Pause until the drive is asked again to close a zone.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
@@ -31,6 +36,12 @@ const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 /// one.
 const GIVE_UP_TRIES: u32 = 4;
 
+/// Openings that fail one after the other before it is taken for the drive's fault, and not the zones'.
+const FAILED_OPENINGS_MAX: u32 = 8;
+
+/// Pause between further ones.
+pub(crate) const OPEN_AGAIN: Duration = Duration::from_secs(1);
+
 /// Rest of the keeper after a zone could not be reset: the journal may take no entry.
 const RESET_AGAIN: Duration = Duration::from_millis(10);
 
@@ -38,6 +49,8 @@ const RESET_AGAIN: Duration = Duration::from_millis(10);
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Release(ZoneId),
+    /// The log takes no entry: no zone can be opened or reset.
+    LogFull,
     Open(Lease, PoolId),
     OpenLanding(Lease),
     /// Space was made in memory alone.
@@ -45,6 +58,8 @@ enum Step {
     Reset(ZoneId),
     CloseFullest(PoolId),
     Close(ZoneId),
+    /// GC rests, and so does the zone that it moved a stream's records to.
+    EndDestination(Stream),
     /// GC has to win a zone; its end wakes the keeper.
     Gc,
     Refuse(PoolId),
@@ -59,6 +74,10 @@ impl Engine {
             self.note_trend();
             match self.next_step() {
                 Step::Release(zone) => self.release(zone).await,
+                Step::LogFull => {
+                    self.refuse_for_full_log();
+                    select(Box::pin(self.log_changes()), Box::pin(self.wakes.keeper.notified())).await;
+                }
                 Step::Open(lease, pool) => self.open_for_pool(lease, pool).await,
                 Step::OpenLanding(lease) => self.open_for_landing(lease).await,
                 Step::Again => {}
@@ -66,11 +85,11 @@ impl Engine {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
                         self.rt.sleep(RESET_AGAIN).await;
-                        self.rest_while_log_is_full().await;
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
                 Step::Close(zone) => self.close_zone(&mut self.state.borrow_mut(), zone),
+                Step::EndDestination(stream) => self.end_destination(stream, ZoneStatus::Closed),
                 Step::Gc => {
                     self.wakes.gc.notify_one();
                     self.wakes.keeper.notified().await;
@@ -90,6 +109,10 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         if let Some(zone) = state.leases.next_ending() {
             return Step::Release(zone);
+        }
+        // Before anything that would wait for a zone (CS-ROOM-3).
+        if self.is_log_full() {
+            return Step::LogFull;
         }
         let free = state.zones.count(ZoneStatus::Free);
         let starving = state.starved.first();
@@ -137,12 +160,16 @@ impl Engine {
             || state.writers.values().any(|writer| !writer.is_idle());
         let garbage = idle_garbage(&state, pool);
         drop(state);
-        if self.victim(true).is_some() {
+        // Else only callers run GC, and nobody knows when.
+        let collects = self.options.background;
+        if collects && self.victim(true).is_some() {
             Step::Gc
-        } else if let Some(zone) = garbage {
+        } else if let Some(zone) = garbage.filter(|_| collects) {
             Step::Close(zone)
         } else if busy {
             Step::Wait
+        } else if let Some(stream) = self.spare_destination() {
+            Step::EndDestination(stream)
         } else {
             Step::Refuse(pool)
         }
@@ -163,6 +190,18 @@ impl Engine {
             state.leases.end(spare);
         }
         resets.then_some(spare)
+    }
+
+    /// A stream whose moved records go to a zone that wins something if it is emptied: it holds more garbage than may stay free where its
+    /// records go. GC is at rest.
+    fn spare_destination(&self) -> Option<Stream> {
+        let state = self.state.borrow();
+        let spare = |stream: &Stream| {
+            let zone = self.collector.destination(*stream).map(|destination| state.zones.get(destination.zone));
+            let wins = |zone: &Zone| zone.garbage() > if zone.groups.is_empty() { 0 } else { zone.longest };
+            zone.is_some_and(|zone| wins(zone) && (self.options.background || zone.groups.is_empty()))
+        };
+        self.collector.streams().into_iter().find(spare)
     }
 
     /// Answers all who wait for a zone of the pool that there is no space.
@@ -251,24 +290,32 @@ impl Engine {
         let zone = lease.zone();
         let stream = self.state.borrow().pools.stream(pool);
         if let Err(error) = self.open_zone(lease, stream).await {
-            if error.kind.is_host_full() {
-                self.refuse_waiting();
-            } else if self.is_log_full() {
-                self.refuse_for_full_log();
-                self.rest_while_log_is_full().await;
-            }
-            return;
+            return self.note_not_opened(&error).await;
         }
         let mut state = self.state.borrow_mut();
         state.writers.insert(zone, ZoneWriter::new(1, self.drive.zone_room + 1));
         state.pools.add(pool, zone);
     }
 
-    /// Without entries in the journal no zone can be opened or reset: there is nothing to do but for who asks.
-    async fn rest_while_log_is_full(&self) {
-        if self.is_log_full() {
-            select(Box::pin(self.log_changes()), Box::pin(self.wakes.keeper.notified())).await;
+    /// Refuses who waits for a zone if there is little hope of one, and rests then (CS-ZONE-7).
+    async fn note_not_opened(self: &Rc<Self>, error: &DeviceError) {
+        if error.kind.is_host_full() {
+            self.refuse_waiting();
         }
+        if self.opens_no_zone() {
+            {
+                let state = &mut *self.state.borrow_mut();
+                let why = format!("no zone can be opened: {error}");
+                let starved: Vec<Handle> = state.starved.iter().collect();
+                starved.into_iter().for_each(|handle| self.fail_appends(state, handle, ErrorKind::Device, &why));
+            }
+            self.rt.sleep(OPEN_AGAIN).await;
+        }
+    }
+
+    /// True if the drive has failed the last openings of zones, one after the other.
+    pub(crate) fn opens_no_zone(&self) -> bool {
+        self.state.borrow().failed_openings >= FAILED_OPENINGS_MAX
     }
 
     /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
@@ -284,8 +331,8 @@ impl Engine {
 
     async fn open_for_landing(self: &Rc<Self>, lease: Lease) {
         let zone = lease.zone();
-        if self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await.is_err() {
-            return self.rest_while_log_is_full().await;
+        if let Err(error) = self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await {
+            return self.note_not_opened(&error).await;
         }
         if let Some(landing) = &mut self.state.borrow_mut().landing {
             landing.add_zone(zone, self.rt.now(), self.drive.zone_room + 1);
@@ -355,11 +402,15 @@ impl Engine {
             Either::Right((journaled, opened)) => (opened.await, journaled),
         };
         journaled.map_err(stopped)?;
-        let Err(error) = opened else { return Ok(()) };
+        let Err(error) = opened else {
+            self.state.borrow_mut().failed_openings = 0;
+            return Ok(());
+        };
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
         let status = self.status_after_error(zone).await;
         {
             let mut state = self.state.borrow_mut();
+            state.failed_openings = state.failed_openings.saturating_add(1);
             state.zones.set_status(zone, status);
             if status == ZoneStatus::Closed {
                 // Reset and tried again, once nothing else is left: the error may have been a passing one.
@@ -396,43 +447,6 @@ impl Engine {
             Some(ZoneState::Offline) => ZoneStatus::Offline,
             _ => ZoneStatus::Closed,
         }
-    }
-
-    /// Resets a garbage zone (CS-ZONE-2): the journal first, so that recovery never takes what it holds for alive, and
-    /// knows where it went (CS-MARK-5).
-    async fn reset_zone(self: &Rc<Self>, zone: ZoneId) -> Result<()> {
-        self.journal_room().await?;
-        let (marked, journaled) = {
-            let mut state = self.state.borrow_mut();
-            let marked = self.mark_moved(&mut state);
-            let epoch = state.zones.get(zone).epoch;
-            (marked, self.journal(JournalEntry::Reset { zone, epoch }, self.sequence.next()))
-        };
-        join_all(marked).await.into_iter().collect::<Result<()>>()?;
-        journaled.await?;
-        let reset = self.drive.dev.manage(zone, ZoneOp::Reset).await;
-        let status = match reset {
-            Ok(()) => ZoneStatus::Free,
-            Err(_) => match self.status_after_error(zone).await {
-                // A zone that can be neither written nor reset is as good as read-only.
-                ZoneStatus::Closed => ZoneStatus::ReadOnly,
-                lost => lost,
-            },
-        };
-        let mut state = self.state.borrow_mut();
-        if reset.is_ok() {
-            state.leases.ended(zone);
-        } else {
-            state.leases.end(zone);
-        }
-        state.zones.set_status(zone, status);
-        if reset.is_ok() {
-            let slot = state.zones.get_mut(zone);
-            (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
-        }
-        // Else all in it is dead still, and later openings go by that (CS-ZONE-5).
-        state.counters.resets += 1;
-        reset.map_err(crate::error::read_error)
     }
 
     /// Takes in how many zones can be written, for the forecast.

@@ -3,9 +3,11 @@
 pub(crate) mod census;
 mod keeper;
 pub(crate) mod leases;
+mod reset;
 mod residents;
 mod table;
 mod zone;
 
+pub(crate) use keeper::OPEN_AGAIN;
 pub(crate) use table::{GC_RESERVE, ZoneTable};
 pub(crate) use zone::Zone;

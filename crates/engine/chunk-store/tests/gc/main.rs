@@ -2,5 +2,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 mod policies;
 mod reclaim;

@@ -1,0 +1,143 @@
+//! GC and zones that fail under it: what lived in the victim is not lost by being moved.
+
+use std::time::Duration;
+
+use crate::common::{content, formatted, open};
+use bytes::Bytes;
+use futures_util::future::select;
+use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Options, PoolSizes, Stream, ZoneStatus};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
+use shingle_zoned::Geometry;
+
+/// Bytes of each chunk.
+const SIZE: u64 = 100_000;
+
+fn quiet() -> Options {
+    Options {
+        pools: PoolSizes { gc: 1, data: 1, meta: 1 },
+        landing: None,
+        background: false,
+        record_max: 64 << 10,
+        ..Options::default()
+    }
+}
+
+fn metadata_zones() -> impl Iterator<Item = ZoneId> {
+    (0..7).map(ZoneId)
+}
+
+/// Writes chunks until some zones are closed; then deletes all but the first and the last of each zone, so that GC moves
+/// them in two writes. Returns what is left.
+async fn sparse_zones(store: &ChunkStore, zones: usize) -> Vec<ChunkId> {
+    let closed = || store.zones().iter().filter(|zone| zone.status == ZoneStatus::Closed).count();
+    let mut of_zone: Vec<(ZoneId, Vec<ChunkId>)> = Vec::new();
+    let mut before = store.zones();
+    for number in 0.. {
+        if closed() == zones {
+            break;
+        }
+        let id = ChunkId::from_u64(number);
+        store.create(id, Stream::Data).await.unwrap();
+        store.append(id, 0, vec![Bytes::from(content(number, 0, SIZE))]).await.unwrap();
+        store.seal(id).await.unwrap();
+        let now = store.zones();
+        let grown = now.iter().zip(&before).find(|(now, then)| now.live_blocks > then.live_blocks).unwrap().0.zone;
+        match of_zone.last_mut().filter(|(zone, _)| *zone == grown) {
+            Some((_, chunks)) => chunks.push(id),
+            None => of_zone.push((grown, vec![id])),
+        }
+        before = now;
+    }
+    let mut left = Vec::new();
+    for (_, chunks) in of_zone {
+        let [first, dead @ .., last] = &chunks[..] else {
+            left.extend(chunks);
+            continue;
+        };
+        for id in dead {
+            store.delete(*id).await.unwrap();
+        }
+        left.extend([*first, *last]);
+    }
+    left
+}
+
+async fn all_there(store: &ChunkStore, chunks: &[ChunkId], context: &str) {
+    for id in chunks {
+        let bytes = store.read(*id, 0, SIZE).await.unwrap_or_else(|error| panic!("{context}: chunk {id}: {error}"));
+        let number = u64::from_be_bytes(id.0[16..].try_into().unwrap());
+        assert!(bytes == content(number, 0, SIZE), "{context}: chunk {id}: wrong bytes");
+    }
+}
+
+/// CS-GC-8: the zone that GC moves to goes offline at one write or another. Copies in it go with it, and their originals
+/// were durable: they stay where they are, and another try moves them.
+#[test]
+fn originals_stay_where_the_zone_with_their_copies_goes_offline() {
+    let mut left_out = 0;
+    for write in 0..10 {
+        let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
+        left_out += Sim::new(write).run(move |rt| async move {
+            let context = format!("seed {write}");
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            let chunks = sparse_zones(&store, 3).await;
+            all_there(&store, &chunks, &context).await;
+            let offline = FaultRule { trigger: Trigger::Nth(CommandKind::Write, write), fault: Fault::ZoneOffline };
+            device.set_faults(Faults::new([offline]).sparing(metadata_zones()));
+            let first = store.gc(1, |_| {}).await;
+            device.set_faults(Faults::default());
+            // Time enough to reset what is garbage.
+            rt.sleep(Duration::from_secs(1)).await;
+            all_there(&store, &chunks, &context).await;
+            let left_out = match first {
+                Ok(report) => {
+                    assert_eq!((report.zones, report.damaged), (1, 0), "{context}");
+                    0
+                }
+                Err(error) => {
+                    assert_eq!(error.kind, ErrorKind::Device, "{context}: {error}");
+                    1
+                }
+            };
+            let again = store.gc(1, |_| {}).await.unwrap();
+            assert_eq!((again.zones, again.damaged), (1, 0), "{context}: CS-GC-8");
+            rt.sleep(Duration::from_secs(1)).await;
+            all_there(&store, &chunks, &context).await;
+            let (store, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(write)), quiet()).await;
+            all_there(&store, &chunks, &format!("{context}, opened again")).await;
+            left_out
+        });
+    }
+    assert!(left_out > 0, "no zone with copies went offline");
+}
+
+/// CS-GC-9: a caller of GC may go away at any time: the step that was begun ends, and GC goes on.
+#[test]
+fn a_step_of_gc_ends_though_its_caller_went_away() {
+    let mut during = 0;
+    for delay in 0..20 {
+        let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
+        during += Sim::new(delay).run(move |rt| async move {
+            let context = format!("seed {delay}");
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            let chunks = sparse_zones(&store, 3).await;
+            device.set_latency(Duration::from_millis(1));
+            let pause = Box::pin(rt.sleep(Duration::from_micros(500 * delay)));
+            drop(select(Box::pin(store.gc(1, |_| {})), pause).await);
+            let during = u32::from(store.gc_status().victim.is_some());
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!(store.gc_status().victim, None, "{context}");
+            let again = store.gc(1, |_| {}).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!((again.zones, again.damaged), (1, 0), "{context}");
+            rt.sleep(Duration::from_secs(1)).await;
+            all_there(&store, &chunks, &context).await;
+            let (store, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(delay)), quiet()).await;
+            all_there(&store, &chunks, &format!("{context}, opened again")).await;
+            during
+        });
+    }
+    assert!(during > 5, "{during} steps were given up");
+}
