@@ -40,7 +40,8 @@ impl Unsure {
 
     /// What landed is seen from now on.
     async fn restart(&self) {
-        for ((bucket, key), data) in std::mem::take(&mut *self.unseen.lock().unwrap()) {
+        let landed = std::mem::take(&mut *self.unseen.lock().unwrap());
+        for ((bucket, key), data) in landed {
             let mut writer = self.inner.begin_put(&bucket, &key).await.unwrap();
             for piece in data {
                 writer.write(piece).await.unwrap();
