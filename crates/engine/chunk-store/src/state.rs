@@ -12,6 +12,7 @@ use crate::gc::Lifetimes;
 use crate::index::ChunkTable;
 use crate::index::{Added, Located, Tally};
 use crate::index::{Chunk, Handle};
+use crate::journal::Deletions;
 use crate::journal::Resumed;
 use crate::journal::Unmarked;
 use crate::landing::LandingLog;
@@ -28,6 +29,7 @@ pub(crate) struct StoreState {
     pub(crate) pools: Pools,
     /// Chunks that are not sealed.
     pub(crate) open: BTreeMap<Handle, OpenChunk>,
+    pub(crate) deletions: Deletions,
     /// Order in which zones are written.
     pub(crate) turns: Turns,
     /// Small appends, where they land together.
@@ -53,10 +55,16 @@ impl StoreState {
     pub(crate) fn chunk(&self, id: ChunkId) -> Result<(Handle, &Chunk)> {
         let absent = || Error::new(ErrorKind::NotFound, "there is no such chunk").of(id);
         let handle = self.chunks.find(id).ok_or_else(absent)?;
-        if self.open.get(&handle).is_some_and(OpenChunk::hidden) {
+        let chunk = self.chunks.get(handle).ok_or_else(absent)?;
+        if self.is_hidden(handle, chunk) {
             return Err(absent());
         }
-        Ok((handle, self.chunks.get(handle).ok_or_else(absent)?))
+        Ok((handle, chunk))
+    }
+
+    /// True if callers do not see a chunk: not created yet, or about to be deleted.
+    pub(crate) fn is_hidden(&self, handle: Handle, chunk: &Chunk) -> bool {
+        self.deletions.hides(chunk.id, handle) || self.open.get(&handle).is_some_and(|open| open.creating)
     }
 
     /// Fails once the store has stopped.

@@ -9,12 +9,11 @@ use futures_util::future::{Either, select};
 use shingle_base::{BLOCK_SIZE, ChunkId, StoreId, ZoneId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::append::OpenChunk;
 use crate::client::{Reply, Request};
 use crate::drive::Layout;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{Handle, IndexMemory};
+use crate::index::{Chunk, Handle, IndexMemory};
 use crate::read::{Fetched, Fetching};
 use crate::stats::{Counters, Forecast};
 use crate::types::{ChunkStat, StoreStat, Stream, ZoneStat, ZoneStatus};
@@ -37,8 +36,8 @@ impl Engine {
 
     fn list(&self, after: Option<ChunkId>, limit: usize) -> Vec<ChunkStat> {
         let state = self.state.borrow();
-        let seen = |handle: &Handle| !state.open.get(handle).is_some_and(OpenChunk::hidden);
-        let chunks = state.chunks.after(after).filter(|(handle, _)| seen(handle)).take(limit);
+        let seen = |&(handle, chunk): &(Handle, &Chunk)| !state.is_hidden(handle, chunk);
+        let chunks = state.chunks.after(after).filter(seen).take(limit);
         chunks
             .map(|(handle, chunk)| state.stat(handle, chunk, self.chunk_limit(chunk.stream), self.drive.append_max))
             .collect()

@@ -28,7 +28,7 @@ impl Engine {
             return;
         }
         // Records that were to move stay in their landing zone, for good unless they go anyway.
-        let kept = state.open.get(&handle).is_some_and(|open| !open.deleting) && state.stopped.is_none();
+        let kept = !state.deletions.hides(id, handle) && state.stopped.is_none();
         if kept {
             self.adopt(state, handle);
         } else {

@@ -77,14 +77,12 @@ pub(crate) struct OpenChunk {
     pub(crate) creating: bool,
     /// It is being sealed.
     pub(crate) sealing: Sealing,
-    /// It is being deleted.
-    pub(crate) deleting: bool,
     /// True if appends have to wait for a journal entry (CS-APP-5).
     pub(crate) resumption: Resumption,
     /// Callers waiting for its last append.
     pub(crate) drained: Vec<oneshot::Sender<()>>,
-    /// Callers waiting for its seal to be durable.
-    pub(crate) sealers: Vec<oneshot::Sender<crate::Result<()>>>,
+    /// Callers waiting for its seal to be durable, if that is on its way.
+    pub(crate) sealers: Option<Vec<oneshot::Sender<crate::Result<()>>>>,
 }
 
 impl OpenChunk {
@@ -99,11 +97,6 @@ impl OpenChunk {
         let durable = self.footprint.saturating_sub(waiting);
         let expected = if self.expected > durable { self.expected.min(limit) } else { limit };
         expected.saturating_sub(durable).max(need)
-    }
-
-    /// True if callers do not see it: not created yet, or deleted.
-    pub(crate) fn hidden(&self) -> bool {
-        self.creating || self.deleting
     }
 
     pub(crate) fn is_drained(&self) -> bool {

@@ -70,7 +70,9 @@ impl Engine {
     ) -> Option<impl Future<Output = crate::Result<()>> + use<>> {
         let state = &mut *self.state.borrow_mut();
         let chunk = state.chunks.get(handle).filter(|chunk| chunk.birth == birth)?;
-        state.open.get(&handle).filter(|open| !open.deleting)?;
+        if state.deletions.hides(chunk.id, handle) || !state.open.contains_key(&handle) {
+            return None;
+        }
         let (number, size) = (self.sequence.next(), chunk.size);
         state.resumed.note(handle, (number, size));
         Some(self.journal(JournalEntry::Resume { id: chunk.id, size }, number))

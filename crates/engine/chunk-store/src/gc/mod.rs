@@ -13,6 +13,7 @@
 //!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
 //! - CS-GC-8: the index is pointed at no copy in a zone that is known to be offline. The original stays, and its zone can be a victim
 //!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`.
+//! - CS-GC-9: emptying a zone ends, even if the caller who asked for it goes away. `a_step_of_gc_ends_though_its_caller_went_away`.
 
 mod collector;
 mod lifetime;

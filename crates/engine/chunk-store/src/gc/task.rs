@@ -7,7 +7,7 @@ use shingle_base::ZoneId;
 
 use crate::drive::HOST_PAUSE;
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gc::throttle;
 use crate::gc::victims::Choice;
 use crate::state::StoreState;
@@ -185,6 +185,15 @@ impl Engine {
         }
     }
 
+    /// Empties the best zone, if any is worth it, and returns it.
+    async fn empty_best(self: Rc<Self>) -> Result<Option<ZoneId>> {
+        let Some(victim) = self.retreat().or_else(|| self.victim(true)) else { return Ok(None) };
+        let emptied = self.empty_zone(victim).await;
+        // Even where it failed, a zone may have been won.
+        self.wakes.keeper.notify_one();
+        emptied.map(|()| Some(victim))
+    }
+
     /// Returns when GC may be wanted; `true` if that is because time has passed.
     async fn wait_for_gc_time(&self) -> bool {
         let Some(idle_after) = self.options.gc_idle_after else {
@@ -217,21 +226,16 @@ impl ChunkStore {
     /// every zone emptied.
     ///
     /// # Errors
-    /// `NoSpace` if there is no free zone to move to; `Device` if zones failed under it, or the metadata log is full. What was moved
-    /// until then stays moved.
-    pub async fn gc(&self, zones_max: u64, progress: impl FnMut(GcReport)) -> Result<GcReport> {
-        let collected = self.collect(zones_max, progress).await;
-        // Even where it failed, zones may have been won.
-        self.engine.wakes.keeper.notify_one();
-        collected
-    }
-
-    async fn collect(&self, zones_max: u64, mut progress: impl FnMut(GcReport)) -> Result<GcReport> {
+    /// `NoSpace` if there is no free zone to move to; `Device` if zones failed under it, or the metadata log is full. Records that were moved
+    /// until then stay moved.
+    pub async fn gc(&self, zones_max: u64, mut progress: impl FnMut(GcReport)) -> Result<GcReport> {
         let before = self.counters();
         let mut report = GcReport::default();
         while report.zones < zones_max {
-            let Some(victim) = self.engine.retreat().or_else(|| self.engine.victim(true)) else { break };
-            self.engine.empty_zone(victim).await?;
+            // A step that was begun ends, whoever waits (CS-GC-9).
+            let step = self.engine.rt.spawn(self.engine.clone().empty_best());
+            let gone = |_| Err(Error::new(ErrorKind::Stopped, "the store is gone"));
+            let Some(victim) = step.await.unwrap_or_else(gone)? else { break };
             let now = self.counters();
             report.zones = now.gc_zones - before.gc_zones;
             report.moved_bytes = now.gc_written_bytes - before.gc_written_bytes;

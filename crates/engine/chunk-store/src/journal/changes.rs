@@ -1,6 +1,10 @@
 //! Changes to chunks that the journal makes durable: create, seal and delete.
 //!
 //! **Knows nothing of** appends beyond waiting for those of a chunk that is to be sealed or deleted.
+//!
+//! # Invariants
+//! - CS-CREATE-1: a creation that is refused, or given up by its caller, leaves no chunk once its entry is durable.
+//!   `a_creation_that_was_given_up_leaves_no_chunk`.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -35,6 +39,43 @@ impl Drop for Sealer {
     }
 }
 
+/// One deletion. It ends when this is dropped.
+struct Deletion {
+    engine: Rc<Engine>,
+    id: ChunkId,
+    handle: Handle,
+    birth: u64,
+}
+
+impl Deletion {
+    /// Hides a chunk that callers see, once the deletion before it has ended (CS-DEL-2).
+    async fn begin(engine: &Rc<Engine>, id: ChunkId) -> Result<Self> {
+        loop {
+            let ended = {
+                let state = &mut *engine.state.borrow_mut();
+                state.running()?;
+                let Some(ended) = state.deletions.end_of(id) else {
+                    let (handle, chunk) = state.chunk(id)?;
+                    let birth = chunk.birth;
+                    state.deletions.begin(id, handle);
+                    return Ok(Self { engine: engine.clone(), id, handle, birth });
+                };
+                ended
+            };
+            // Its own caller hears how it ended.
+            drop(engine.unless_stalled(ended).await.map_err(|_| host_full().of(id))?);
+        }
+    }
+}
+
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        self.engine.state.borrow_mut().deletions.end(self.id);
+        // Zones of the chunk may be garbage now.
+        self.engine.wakes.keeper.notify_one();
+    }
+}
+
 impl Engine {
     pub(crate) async fn create(self: &Rc<Self>, id: ChunkId, stream: Stream) -> Result<()> {
         self.has_host_room().map_err(|error| error.of(id))?;
@@ -51,20 +92,30 @@ impl Engine {
             state.open_chunk(handle, stream, 0, 0, true);
             self.journal(JournalEntry::Create { id, stream }, sequence)
         };
-        match self.unless_stalled(Box::pin(journaled)).await {
-            Ok(done) => done?,
-            Err(journaled) => {
-                let engine = self.clone();
-                self.rt.spawn_detached(async move {
-                    if journaled.await.is_ok() {
-                        engine.undo_create(id).await;
-                    }
-                });
-                return Err(host_full().of(id));
-            }
+        let (reply, created) = oneshot::channel();
+        self.rt.spawn_detached(self.clone().created(id, journaled, reply));
+        match self.unless_stalled(created).await {
+            Ok(created) => created.unwrap_or_else(|_| Err(gone().of(id))),
+            Err(_) => Err(host_full().of(id)),
         }
-        self.set_creating(id, false);
-        Ok(())
+    }
+
+    /// Waits until a creation is durable, and tells its caller. If that was refused meanwhile, or went away, nobody knows of
+    /// the chunk, and it goes (CS-CREATE-1).
+    async fn created(
+        self: Rc<Self>,
+        id: ChunkId,
+        journaled: impl Future<Output = Result<()>>,
+        reply: oneshot::Sender<Result<()>>,
+    ) {
+        let journaled = journaled.await;
+        if journaled.is_ok() {
+            if reply.is_closed() {
+                return self.undo_create(id).await;
+            }
+            self.set_creating(id, false);
+        }
+        let _ = reply.send(journaled);
     }
 
     fn set_creating(&self, id: ChunkId, creating: bool) {
@@ -76,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Deletes a chunk whose creation was refused while its entry waited for room on the host.
+    /// Deletes a chunk whose creation was refused or given up while its entry was on its way.
     async fn undo_create(self: &Rc<Self>, id: ChunkId) {
         loop {
             self.set_creating(id, false);
@@ -97,10 +148,10 @@ impl Engine {
             let mut state = self.state.borrow_mut();
             state.running()?;
             let (handle, chunk) = state.chunk(id)?;
-            let birth = chunk.birth;
-            if let Some(open) = state.open.get_mut(&handle) {
-                open.sealing.callers += 1;
-            }
+            let (birth, size) = (chunk.birth, chunk.size);
+            // It is sealed, and that is durable.
+            let Some(open) = state.open.get_mut(&handle) else { return Ok(u64::from(size)) };
+            open.sealing.callers += 1;
             Sealer { engine: self.clone(), handle, birth }
         };
         self.finish_seal(caller.handle, caller.birth).await.map_err(|error| error.of(id))
@@ -144,15 +195,17 @@ impl Engine {
                 // Landed records that could not be moved stay in their zone.
                 self.adopt(&mut state, handle);
             }
-            let StoreState { chunks, open, pools, .. } = &mut *state;
+            let StoreState { chunks, open, pools, deletions, .. } = &mut *state;
             let chunk = chunks.get_mut(handle).filter(|chunk| chunk.birth == birth).ok_or_else(absent)?;
             let Some(open) = open.get_mut(&handle) else { return Ok(u64::from(chunk.size)) };
-            if open.deleting {
+            if deletions.hides(chunk.id, handle) {
                 return Err(absent());
             }
             let (sender, receiver) = oneshot::channel();
-            open.sealers.push(sender);
-            if !std::mem::replace(&mut chunk.sealed, true) {
+            let is_first = open.sealers.is_none();
+            open.sealers.get_or_insert_default().push(sender);
+            if is_first {
+                chunk.sealed = true;
                 chunk.groups.shrink();
                 if let Some(pool) = open.pool {
                     pools.note_sealed(pool, open.footprint);
@@ -187,12 +240,11 @@ impl Engine {
             return;
         }
         let Some(open) = state.open.get_mut(&handle) else { return };
-        for waiter in open.sealers.drain(..) {
+        for waiter in open.sealers.take().unwrap_or_default() {
             let result = journaled.as_ref().map(drop);
             let _ = waiter.send(result.map_err(|error| Error::new(error.kind, error.message.clone())));
         }
         if journaled.is_ok()
-            && !open.deleting
             && let Some(zone) = state.close_chunk(handle)
         {
             self.retire_if_full(&mut state, zone);
@@ -201,25 +253,13 @@ impl Engine {
 
     pub(crate) async fn delete(self: &Rc<Self>, id: ChunkId) -> Result<()> {
         self.has_host_room().map_err(|error| error.of(id))?;
-        let (handle, birth) = {
-            let mut state = self.state.borrow_mut();
-            state.running()?;
-            let (handle, chunk) = state.chunk(id)?;
-            let birth = chunk.birth;
-            // An entry for a sealed chunk hides it, too, while the journal may make us wait.
-            let open = state.open.entry(handle).or_default();
-            open.deleting = true;
-            self.fail_appends(&mut state, handle, ErrorKind::NotFound, "the chunk is being deleted");
-            (handle, birth)
-        };
+        let deletion = Deletion::begin(self, id).await?;
+        let (handle, birth) = (deletion.handle, deletion.birth);
+        let why = "the chunk is being deleted";
+        self.fail_appends(&mut self.state.borrow_mut(), handle, ErrorKind::NotFound, why);
         loop {
             self.drained(handle).await;
-            if let Err(error) = self.journal_room().await {
-                if let Some(open) = self.state.borrow_mut().open.get_mut(&handle) {
-                    open.deleting = false;
-                }
-                return Err(error);
-            }
+            self.journal_room().await?;
             if self.is_idle(handle, birth) {
                 break;
             }
@@ -230,12 +270,22 @@ impl Engine {
             self.landed_gone(state, &landed);
             let zone = state.close_chunk(handle);
             state.remove_chunk(handle, self.sequence.last());
+            state.deletions.gone(id);
             if let Some(zone) = zone {
                 self.retire_if_full(state, zone);
             }
         }
-        let journaled = self.journal(JournalEntry::Delete { id }, self.sequence.next()).await;
-        self.wakes.keeper.notify_one();
-        journaled
+        let journaled = self.journal(JournalEntry::Delete { id }, self.sequence.next());
+        // It goes on, whoever waits.
+        let deleted = self.rt.spawn(async move {
+            let journaled = journaled.await;
+            drop(deletion);
+            journaled
+        });
+        deleted.await.unwrap_or_else(|_| Err(gone()))
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Stopped, "the store is gone")
 }

@@ -3,6 +3,7 @@
 
 mod changes;
 mod checkpoint;
+mod deletions;
 mod entry;
 mod log_room;
 mod marks;
@@ -10,6 +11,7 @@ mod resumed;
 mod room;
 mod unmarked;
 
+pub(crate) use deletions::Deletions;
 pub(crate) use log_room::LogRoom;
 pub(crate) use resumed::{Continuation, Resumed};
 pub(crate) use room::groups_bytes;

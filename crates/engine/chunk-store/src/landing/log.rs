@@ -33,9 +33,11 @@ struct LandingBatch {
 impl Engine {
     /// Lets the first append in a chunk's queue land, if it may (CS-LAND-1). Returns whether it does.
     pub(crate) fn try_land(self: &Rc<Self>, state: &mut StoreState, handle: Handle) -> bool {
-        let StoreState { open, chunks, landing: Some(landing), stopped: None, .. } = state else { return false };
+        let StoreState { open, chunks, deletions, landing: Some(landing), stopped: None, .. } = state else {
+            return false;
+        };
         let (Some(open), Some(chunk)) = (open.get_mut(&handle), chunks.get(handle)) else { return false };
-        let ending = open.sealing.is_begun() || open.deleting || landing.suspended;
+        let ending = open.sealing.is_begun() || deletions.hides(chunk.id, handle) || landing.suspended;
         // Records sent to the chunk's own zone have to be durable first.
         let behind = open.sent_to > chunk.size;
         let Some(front) = open.queue.front() else { return false };

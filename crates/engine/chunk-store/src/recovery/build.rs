@@ -12,7 +12,7 @@ use crate::config::Options;
 use crate::drive::Layout;
 use crate::gc::{Destination, Destinations, Lifetimes};
 use crate::index::Tally;
-use crate::journal::Unmarked;
+use crate::journal::{Deletions, Unmarked};
 use crate::landing::LandingLog;
 use crate::recovery::chunks::Chunks;
 use crate::recovery::report::Damage;
@@ -146,6 +146,7 @@ pub(super) fn state(
         landing: LandingLog::new(options.landing, geometry, pools.landing),
         pools,
         open,
+        deletions: Deletions::default(),
         turns: Turns::new(options.writes_max),
         writers,
         starved,

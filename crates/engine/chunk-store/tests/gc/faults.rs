@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::common::{content, formatted, open};
 use bytes::Bytes;
+use futures_util::future::select;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, Options, PoolSizes, Stream, ZoneStatus};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
@@ -110,4 +111,33 @@ fn originals_stay_where_the_zone_with_their_copies_goes_offline() {
         });
     }
     assert!(left_out > 0, "no zone with copies went offline");
+}
+
+/// CS-GC-9: a caller of GC may go away at any time: the step that was begun ends, and GC goes on.
+#[test]
+fn a_step_of_gc_ends_though_its_caller_went_away() {
+    let mut during = 0;
+    for delay in 0..20 {
+        let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
+        during += Sim::new(delay).run(move |rt| async move {
+            let context = format!("seed {delay}");
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            let chunks = sparse_zones(&store, 3).await;
+            device.set_latency(Duration::from_millis(1));
+            let pause = Box::pin(rt.sleep(Duration::from_micros(500 * delay)));
+            drop(select(Box::pin(store.gc(1, |_| {})), pause).await);
+            let during = u32::from(store.gc_status().victim.is_some());
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!(store.gc_status().victim, None, "{context}");
+            let again = store.gc(1, |_| {}).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!((again.zones, again.damaged), (1, 0), "{context}");
+            rt.sleep(Duration::from_secs(1)).await;
+            all_there(&store, &chunks, &context).await;
+            let (store, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(delay)), quiet()).await;
+            all_there(&store, &chunks, &format!("{context}, opened again")).await;
+            during
+        });
+    }
+    assert!(during > 5, "{during} steps were given up");
 }

@@ -1,5 +1,6 @@
 //! CS-ROOM-1 to CS-ROOM-3: what the metadata log has no room for is refused, and reads go on.
 
+mod changes;
 mod gc;
 mod refusals;
 
@@ -66,13 +67,17 @@ async fn churn(store: &ChunkStore, first: u64, rounds: u64) -> shingle_chunk_sto
     Ok(())
 }
 
-/// Lets the metadata log run full in this life: three of six metazones, which hold nothing that is needed, turn
-/// read-only.
-async fn fill_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
+/// Three of six metazones, which hold nothing that is needed, turn read-only: no checkpoint makes room any more.
+async fn shrink_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
     store.checkpoint().await.unwrap();
     let needed = needed_metazones(rt, &device.image()).await;
     let spare = (1..=6).map(ZoneId).filter(|zone| !needed.contains(zone)).take(3);
     spare.for_each(|zone| device.medium().set_state(zone, ZoneState::ReadOnly));
+}
+
+/// Lets the metadata log run full in this life.
+async fn fill_log(rt: &Runtime, device: &SimDevice, store: &ChunkStore) {
+    shrink_log(rt, device, store).await;
     let error = churn(store, 10_000, 5000).await.expect_err("the log never fills");
     assert_eq!(error.kind, ErrorKind::Device, "{error}");
 }
