@@ -178,6 +178,8 @@ impl Engine {
             } else if let Err(error) = emptied {
                 tracing::warn!(zone = victim.0, %error, "GC could not empty a zone");
                 self.rt.sleep(Duration::from_millis(10)).await;
+                // Callers who wait for GC would wait for the log.
+                self.wakes.keeper.notify_one();
                 self.log_changes().await;
             }
             idle = idle && self.activity() == before;

@@ -14,7 +14,8 @@
 //!   the store.
 //! - CS-ROOM-3: no task writes checkpoints again and again that make no room. If so few metazones are usable that none
 //!   can, changes are refused, reads go on, and background work waits.
-//!   `with_too_few_metazones_changes_are_refused_and_reads_go_on`, `gc_rests_while_the_log_is_full`.
+//!   `with_too_few_metazones_changes_are_refused_and_reads_go_on`, `gc_rests_while_the_log_is_full`,
+//!   `appends_do_not_wait_for_garbage_that_a_full_log_keeps`, `appends_do_not_wait_for_gc_that_a_full_log_stops`.
 
 use std::rc::Rc;
 

@@ -38,6 +38,8 @@ const RESET_AGAIN: Duration = Duration::from_millis(10);
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Release(ZoneId),
+    /// The log takes no entry: no zone can be opened or reset.
+    LogFull,
     Open(Lease, PoolId),
     OpenLanding(Lease),
     /// Space was made in memory alone.
@@ -59,6 +61,10 @@ impl Engine {
             self.note_trend();
             match self.next_step() {
                 Step::Release(zone) => self.release(zone).await,
+                Step::LogFull => {
+                    self.refuse_for_full_log();
+                    select(Box::pin(self.log_changes()), Box::pin(self.wakes.keeper.notified())).await;
+                }
                 Step::Open(lease, pool) => self.open_for_pool(lease, pool).await,
                 Step::OpenLanding(lease) => self.open_for_landing(lease).await,
                 Step::Again => {}
@@ -66,7 +72,6 @@ impl Engine {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
                         self.rt.sleep(RESET_AGAIN).await;
-                        self.rest_while_log_is_full().await;
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
@@ -90,6 +95,10 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         if let Some(zone) = state.leases.next_ending() {
             return Step::Release(zone);
+        }
+        // Before anything that would wait for a zone (CS-ROOM-3).
+        if self.is_log_full() {
+            return Step::LogFull;
         }
         let free = state.zones.count(ZoneStatus::Free);
         let starving = state.starved.first();
@@ -253,22 +262,12 @@ impl Engine {
         if let Err(error) = self.open_zone(lease, stream).await {
             if error.kind.is_host_full() {
                 self.refuse_waiting();
-            } else if self.is_log_full() {
-                self.refuse_for_full_log();
-                self.rest_while_log_is_full().await;
             }
             return;
         }
         let mut state = self.state.borrow_mut();
         state.writers.insert(zone, ZoneWriter::new(1, self.drive.zone_room + 1));
         state.pools.add(pool, zone);
-    }
-
-    /// Without entries in the journal no zone can be opened or reset: there is nothing to do but for who asks.
-    async fn rest_while_log_is_full(&self) {
-        if self.is_log_full() {
-            select(Box::pin(self.log_changes()), Box::pin(self.wakes.keeper.notified())).await;
-        }
     }
 
     /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
@@ -285,7 +284,7 @@ impl Engine {
     async fn open_for_landing(self: &Rc<Self>, lease: Lease) {
         let zone = lease.zone();
         if self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await.is_err() {
-            return self.rest_while_log_is_full().await;
+            return;
         }
         if let Some(landing) = &mut self.state.borrow_mut().landing {
             landing.add_zone(zone, self.rt.now(), self.drive.zone_room + 1);

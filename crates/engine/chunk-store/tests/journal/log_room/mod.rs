@@ -3,6 +3,7 @@
 mod changes;
 mod gc;
 mod refusals;
+mod starved;
 
 use std::rc::Rc;
 use std::time::Duration;
