@@ -32,7 +32,8 @@
 //!   that opening found it to, and its zones are reset when nothing in them lives. Cut before that, it has decided nothing;
 //!   cut after it, it has told nobody, so that its caller had better look first. It accepts the places that its caller names: if it cannot read
 //!   any other, it is an opening that accepts nothing.
-//!   `an_accepted_loss_is_looked_for_by_no_later_opening`, `a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted`.
+//!   `an_accepted_loss_is_looked_for_by_no_later_opening`, `a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted`,
+//!   `no_zone_is_reset_before_the_acceptance_of_its_loss_is_durable`.
 //! - CS-REC-6: what recovery found is durable before anybody hears of it.
 //! - CS-REC-7: zones that need no look are not read: closed ones of which the index has all, and those that the zone table
 //!   calls garbage and has all of. The latter hold nothing: whatever lived there when the table was taken is in journal
@@ -179,11 +180,8 @@ impl ChunkStore {
     /// checkpoint.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = recover(rt, dev, options).await?;
-        engine.start().await?;
-        if report.accepted {
-            // From now on it is settled: the zone table says that all of those zones is known (CS-REC-9).
-            engine.checkpoint().await?;
-        }
+        engine.settle(report.accepted).await?;
+        engine.start();
         Ok((Self { engine }, report))
     }
 }
@@ -241,8 +239,8 @@ pub(crate) async fn recover(
 }
 
 impl Engine {
-    /// Makes durable what recovery found, and starts the background tasks.
-    async fn start(self: &Rc<Self>) -> Result<()> {
+    /// Makes durable what recovery found. Until then nobody works with it: if this fails, or the power does, nothing is decided.
+    async fn settle(self: &Rc<Self>, accepted: bool) -> Result<()> {
         // After a kill, not of the power, it may still be in a cache, and was acknowledged to nobody (CS-REC-6).
         self.drive
             .flush
@@ -250,6 +248,15 @@ impl Engine {
             .await
             .map_err(|error| Error::new(ErrorKind::Device, error.to_string()).caused_by(error))?;
         self.release_left_open().await.map_err(read_error)?;
+        if accepted {
+            // From now on it is settled: the zone table says that all of those zones is known (CS-REC-9).
+            self.checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the background tasks.
+    fn start(self: &Rc<Self>) {
         self.rt.spawn(self.clone().keep_zones());
         self.rt.spawn(self.clone().refuse_while_stalled());
         if self.state.borrow().landing.is_some() {
@@ -260,7 +267,6 @@ impl Engine {
             self.rt.spawn(self.clone().checkpoint_task());
             self.rt.spawn(self.clone().mark_task());
         }
-        Ok(())
     }
 }
 

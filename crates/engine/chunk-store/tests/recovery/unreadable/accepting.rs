@@ -170,3 +170,74 @@ fn a_place_that_nobody_named_keeps_all_of_a_loss_from_being_accepted() {
         assert!(report.accepted && report.unread.len() == 1, "{report:?}");
     });
 }
+
+/// A full drive whose first chunk, of ten records, lies alone in a zone of which nothing but the head can be read: with the loss accepted
+/// the zone is garbage, and the drive needs it.
+async fn full_but_for_a_loss(rt: &Runtime) -> (MemoryDevice, ZoneId) {
+    let device = SimDevice::new(rt, &formatted(drive()));
+    let options = Options { pools: PoolSizes { gc: 1, data: 1, meta: 1 }, ..quiet() };
+    let (store, _) = opened_with(rt, &device, options).await;
+    ten_records(&store, 1).await;
+    let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+    for number in 100.. {
+        store.create(id(number), Stream::Data).await.unwrap();
+        if store.append(id(number), 0, vec![Bytes::from(content(number, 0, 200_000))]).await.is_err() {
+            break;
+        }
+    }
+    (device.crash_image(1), zone)
+}
+
+fn lose_records(device: &SimDevice, zone: ZoneId) {
+    (1..64).for_each(|block| lose(device, zone, block, None));
+}
+
+/// CS-REC-9: nothing of what is given up is reset before the drive says that it was given up.
+#[test]
+fn no_zone_is_reset_before_the_acceptance_of_its_loss_is_durable() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = full_but_for_a_loss(&rt).await;
+        let device = SimDevice::new(&rt, &medium);
+        lose_records(&device, zone);
+        let (_, seen) = opened(&rt, &device).await;
+        let device = SimDevice::new(&rt, &medium);
+        lose_records(&device, zone);
+        let resets = resets_of(&device, zone);
+        // A reset is quick, and the checkpoint takes seconds.
+        device.set_latency(Duration::from_millis(1));
+        let slow = |zone| FaultRule { trigger: Trigger::Zone(CommandKind::Write, ZoneId(zone)), fault: Fault::Slow };
+        device.set_faults(Faults::new((1..=6).map(slow)));
+        let (store, report) = opened_with(&rt, &device, accepting(&seen)).await;
+        assert!(report.accepted, "{report:?}");
+        assert_eq!(resets.get(), 0, "CS-REC-9: reset before the opening had ended");
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!((resets.get(), store.stat(id(1)).unwrap().size), (1, 0), "the case is not met");
+    });
+}
+
+/// The metazones have no room for the checkpoint that settles a loss: the opening fails, nothing of it goes on, and nothing is given
+/// up.
+#[test]
+fn an_opening_that_cannot_accept_a_loss_leaves_nothing_behind() {
+    Sim::new(1).run(|rt| async move {
+        let (medium, zone) = full_but_for_a_loss(&rt).await;
+        let device = SimDevice::new(&rt, &medium);
+        lose_records(&device, zone);
+        let (_, seen) = opened(&rt, &device).await;
+        let device = SimDevice::new(&rt, &medium);
+        lose_records(&device, zone);
+        for metazone in (1..=6).map(ZoneId).filter(|zone| device.image().zone(*zone).written == Blocks::ZERO) {
+            device.medium().set_state(metazone, ZoneState::ReadOnly);
+        }
+        let error = ChunkStore::open(&rt, Rc::new(device.clone()), accepting(&seen)).await.map(drop).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Device, "{error}");
+        let commands = || device.counts().commands;
+        let before = commands();
+        let resets = resets_of(&device, zone);
+        rt.sleep(Duration::from_secs(600)).await;
+        assert_eq!((commands(), resets.get()), (before, 0), "a store that did not open works");
+        let healed = healed(&rt, &device);
+        let (store, _) = opened(&rt, &healed).await;
+        holds_ten(&store, &[]).await;
+    });
+}

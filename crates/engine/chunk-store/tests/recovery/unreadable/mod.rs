@@ -8,6 +8,7 @@ mod tails;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::common::{content, formatted};
 use bytes::Bytes;
