@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState, report_patiently};
@@ -15,7 +15,7 @@ use crate::append::ZoneWriter;
 use crate::append::pools::PoolId;
 use crate::drive::HOST_PAUSE;
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::ErrorKind;
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
 use crate::landing::LandingLog;
 use crate::state::StoreState;
@@ -395,43 +395,6 @@ impl Engine {
             Some(ZoneState::Offline) => ZoneStatus::Offline,
             _ => ZoneStatus::Closed,
         }
-    }
-
-    /// Resets a garbage zone (CS-ZONE-2): the journal first, so that recovery never takes what it holds for alive, and
-    /// knows where it went (CS-MARK-5).
-    async fn reset_zone(self: &Rc<Self>, zone: ZoneId) -> Result<()> {
-        self.journal_room().await?;
-        let (marked, journaled) = {
-            let mut state = self.state.borrow_mut();
-            let marked = self.mark_moved(&mut state);
-            let epoch = state.zones.get(zone).epoch;
-            (marked, self.journal(JournalEntry::Reset { zone, epoch }, self.sequence.next()))
-        };
-        join_all(marked).await.into_iter().collect::<Result<()>>()?;
-        journaled.await?;
-        let reset = self.drive.dev.manage(zone, ZoneOp::Reset).await;
-        let status = match reset {
-            Ok(()) => ZoneStatus::Free,
-            Err(_) => match self.status_after_error(zone).await {
-                // A zone that can be neither written nor reset is as good as read-only.
-                ZoneStatus::Closed => ZoneStatus::ReadOnly,
-                lost => lost,
-            },
-        };
-        let mut state = self.state.borrow_mut();
-        if reset.is_ok() {
-            state.leases.ended(zone);
-        } else {
-            state.leases.end(zone);
-        }
-        state.zones.set_status(zone, status);
-        if reset.is_ok() {
-            let slot = state.zones.get_mut(zone);
-            (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
-        }
-        // Else all in it is dead still, and later openings go by that (CS-ZONE-5).
-        state.counters.resets += 1;
-        reset.map_err(crate::error::read_error)
     }
 
     /// Takes in how many zones can be written, for the forecast.

@@ -3,6 +3,7 @@
 pub(crate) mod census;
 mod keeper;
 pub(crate) mod leases;
+mod reset;
 mod residents;
 mod table;
 mod zone;

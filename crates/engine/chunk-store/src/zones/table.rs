@@ -195,7 +195,7 @@ impl ZoneTable {
     /// A closed zone in which nothing lives is garbage.
     pub(crate) fn note_garbage(&mut self, zone: ZoneId) {
         let slot = self.get(zone);
-        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling || slot.suspect;
+        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling || slot.suspect || slot.resting;
         if slot.status == ZoneStatus::Closed && !used {
             self.set_status(zone, ZoneStatus::Garbage);
             self.get_mut(zone).damaged = false;
@@ -229,14 +229,18 @@ mod tests {
         let zone = ZoneId(0);
         zones.add_group(zone, 7);
         zones.set_status(zone, ZoneStatus::Closed);
-        let needs: [fn(&mut Zone); 3] =
-            [|zone| zone.landed = 1, |zone| zone.filling = true, |zone| zone.suspect = true];
+        let needs: [fn(&mut Zone); 4] = [
+            |zone| zone.landed = 1,
+            |zone| zone.filling = true,
+            |zone| zone.suspect = true,
+            |zone| zone.resting = true,
+        ];
         for need in needs {
             need(zones.get_mut(zone));
             zones.note_garbage(zone);
-            assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "CS-ZONE-2, CS-ZONE-4, CS-GC-5");
+            assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "CS-ZONE-2, CS-ZONE-4, CS-ZONE-6, CS-GC-5");
             let slot = zones.get_mut(zone);
-            (slot.landed, slot.filling, slot.suspect) = (0, false, false);
+            (slot.landed, slot.filling, slot.suspect, slot.resting) = (0, false, false, false);
         }
         zones.note_garbage(zone);
         assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "a chunk has records in it");

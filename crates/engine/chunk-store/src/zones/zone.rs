@@ -37,6 +37,8 @@ pub(crate) struct Zone {
     pub(crate) suspect: bool,
     /// It is offline, and an opening found that it had records that are not in the index (CS-ZONE-5).
     pub(crate) lost: bool,
+    /// Its reset failed, and is tried again later (CS-ZONE-6).
+    pub(crate) resting: bool,
     /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (CS-GC-5).
     pub(crate) filling: bool,
 }
@@ -60,6 +62,7 @@ impl Zone {
             damaged: false,
             suspect: false,
             lost: false,
+            resting: false,
             filling: false,
         }
     }

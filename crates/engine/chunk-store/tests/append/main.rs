@@ -3,5 +3,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod limits;
+mod resets;
 mod stalls;
 mod unwritable;

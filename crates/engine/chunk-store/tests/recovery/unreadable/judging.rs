@@ -48,7 +48,7 @@ fn a_zone_whose_reset_failed_holds_nothing_that_could_be_lost() {
         device.set_faults(Faults::new([rule]));
         churn(&store).await;
         let status = |store: &ChunkStore| store.zones().into_iter().find(|found| found.zone == zone).unwrap().status;
-        assert_eq!(status(&store), ZoneStatus::ReadOnly, "its reset was tried");
+        assert_eq!(status(&store), ZoneStatus::Closed, "its reset was tried");
         store.close().await.unwrap();
         let device = SimDevice::new(&rt, &device.crash_image(1));
         lose(&device, zone, 1 + 9, None);
