@@ -40,6 +40,8 @@ pub(crate) struct StoreState {
     pub(crate) starved: Starved,
     /// Leases of open zones.
     pub(crate) leases: Leases,
+    /// Zones, one after the other, that the drive has failed to open (CS-ZONE-7).
+    pub(crate) failed_openings: u32,
     /// Reason why the store has stopped, if it has.
     pub(crate) stopped: Option<String>,
     pub(crate) counters: Counters,

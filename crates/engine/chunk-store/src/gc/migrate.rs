@@ -298,6 +298,9 @@ impl Engine {
             if opened.as_ref().is_err_and(|error| error.kind.is_host_full()) {
                 return Err(host_full());
             }
+            if self.opens_no_zone() {
+                return Err(Error::new(ErrorKind::Device, "GC can open no zone: the drive fails that"));
+            }
             if opened.is_ok() {
                 self.state.borrow_mut().zones.set_status(zone, ZoneStatus::Activated);
                 let destination = Destination { zone, next: 1 };

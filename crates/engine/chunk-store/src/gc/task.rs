@@ -14,6 +14,7 @@ use crate::state::StoreState;
 use crate::stats::Forecast;
 use crate::store::ChunkStore;
 use crate::types::ZoneStatus;
+use crate::zones::OPEN_AGAIN;
 
 /// Progress and forecast of GC.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -178,6 +179,9 @@ impl Engine {
             } else if let Err(error) = emptied {
                 tracing::warn!(zone = victim.0, %error, "GC could not empty a zone");
                 self.rt.sleep(Duration::from_millis(10)).await;
+                if self.opens_no_zone() {
+                    self.rt.sleep(OPEN_AGAIN).await;
+                }
                 // Callers who wait for GC would wait for the log.
                 self.wakes.keeper.notify_one();
                 self.log_changes().await;

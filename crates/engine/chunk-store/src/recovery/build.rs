@@ -151,6 +151,7 @@ pub(super) fn state(
         writers,
         starved,
         leases,
+        failed_openings: 0,
         stopped: None,
         counters: Counters::default(),
         lifetimes: Lifetimes::new(now),

@@ -2,6 +2,10 @@
 //!
 //! It is the only one to reset a zone, and the one to say that there is no space: an append that finds no zone waits
 //! while any zone is free or garbage, or while GC can still win one.
+//!
+//! # Invariants
+//! - CS-ZONE-7: nobody waits for a zone of a drive that fails to open any, and such a drive is tried once in a while only.
+//!   `a_drive_that_fails_all_writes_of_data_holds_up_nobody`.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,6 +21,7 @@ use crate::drive::HOST_PAUSE;
 use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::format::{JournalEntry, LANDING_KIND, LANDING_STREAM, zone_kind};
+use crate::index::Handle;
 use crate::landing::LandingLog;
 use crate::state::StoreState;
 use crate::types::Stream;
@@ -30,6 +35,12 @@ const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 /// Tries of an opening to make the drive close a zone of superblock or log before it fails: the error may be a passing
 /// one.
 const GIVE_UP_TRIES: u32 = 4;
+
+/// Openings that fail one after the other before it is taken for the drive's fault, and not the zones'.
+const FAILED_OPENINGS_MAX: u32 = 8;
+
+/// Pause between further ones.
+pub(crate) const OPEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// Rest of the keeper after a zone could not be reset: the journal may take no entry.
 const RESET_AGAIN: Duration = Duration::from_millis(10);
@@ -260,14 +271,32 @@ impl Engine {
         let zone = lease.zone();
         let stream = self.state.borrow().pools.stream(pool);
         if let Err(error) = self.open_zone(lease, stream).await {
-            if error.kind.is_host_full() {
-                self.refuse_waiting();
-            }
-            return;
+            return self.note_not_opened(&error).await;
         }
         let mut state = self.state.borrow_mut();
         state.writers.insert(zone, ZoneWriter::new(1, self.drive.zone_room + 1));
         state.pools.add(pool, zone);
+    }
+
+    /// Refuses who waits for a zone if there is little hope of one, and rests then (CS-ZONE-7).
+    async fn note_not_opened(self: &Rc<Self>, error: &DeviceError) {
+        if error.kind.is_host_full() {
+            self.refuse_waiting();
+        }
+        if self.opens_no_zone() {
+            {
+                let state = &mut *self.state.borrow_mut();
+                let why = format!("no zone can be opened: {error}");
+                let starved: Vec<Handle> = state.starved.iter().collect();
+                starved.into_iter().for_each(|handle| self.fail_appends(state, handle, ErrorKind::Device, &why));
+            }
+            self.rt.sleep(OPEN_AGAIN).await;
+        }
+    }
+
+    /// True if the drive has failed the last openings of zones, one after the other.
+    pub(crate) fn opens_no_zone(&self) -> bool {
+        self.state.borrow().failed_openings >= FAILED_OPENINGS_MAX
     }
 
     /// A free zone for small appends to land in, if one is wanted and free zones are many enough.
@@ -283,8 +312,8 @@ impl Engine {
 
     async fn open_for_landing(self: &Rc<Self>, lease: Lease) {
         let zone = lease.zone();
-        if self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await.is_err() {
-            return;
+        if let Err(error) = self.open_zone_as(lease, LANDING_STREAM, LANDING_KIND).await {
+            return self.note_not_opened(&error).await;
         }
         if let Some(landing) = &mut self.state.borrow_mut().landing {
             landing.add_zone(zone, self.rt.now(), self.drive.zone_room + 1);
@@ -354,11 +383,15 @@ impl Engine {
             Either::Right((journaled, opened)) => (opened.await, journaled),
         };
         journaled.map_err(stopped)?;
-        let Err(error) = opened else { return Ok(()) };
+        let Err(error) = opened else {
+            self.state.borrow_mut().failed_openings = 0;
+            return Ok(());
+        };
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
         let status = self.status_after_error(zone).await;
         {
             let mut state = self.state.borrow_mut();
+            state.failed_openings = state.failed_openings.saturating_add(1);
             state.zones.set_status(zone, status);
             if status == ZoneStatus::Closed {
                 // Reset and tried again, once nothing else is left: the error may have been a passing one.

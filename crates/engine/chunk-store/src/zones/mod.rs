@@ -8,5 +8,6 @@ mod residents;
 mod table;
 mod zone;
 
+pub(crate) use keeper::OPEN_AGAIN;
 pub(crate) use table::{GC_RESERVE, ZoneTable};
 pub(crate) use zone::Zone;
