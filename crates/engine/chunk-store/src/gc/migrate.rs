@@ -321,7 +321,7 @@ impl Engine {
     }
 
     /// Ends the stream's destination: nothing more is moved there.
-    fn end_destination(&self, stream: Stream, status: ZoneStatus) {
+    pub(crate) fn end_destination(&self, stream: Stream, status: ZoneStatus) {
         let Some(destination) = self.collector.redirect(stream, None) else { return };
         let mut state = self.state.borrow_mut();
         state.zones.set_status(destination.zone, status);

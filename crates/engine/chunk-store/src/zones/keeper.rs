@@ -26,8 +26,8 @@ use crate::landing::LandingLog;
 use crate::state::StoreState;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
-use crate::zones::GC_RESERVE;
 use crate::zones::leases::{Holder, Lease};
+use crate::zones::{GC_RESERVE, Zone};
 
 /// Pause until the drive is asked again to close a zone.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
@@ -58,6 +58,8 @@ enum Step {
     Reset(ZoneId),
     CloseFullest(PoolId),
     Close(ZoneId),
+    /// GC rests, and so does the zone that it moved a stream's records to.
+    EndDestination(Stream),
     /// GC has to win a zone; its end wakes the keeper.
     Gc,
     Refuse(PoolId),
@@ -87,6 +89,7 @@ impl Engine {
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
                 Step::Close(zone) => self.close_zone(&mut self.state.borrow_mut(), zone),
+                Step::EndDestination(stream) => self.end_destination(stream, ZoneStatus::Closed),
                 Step::Gc => {
                     self.wakes.gc.notify_one();
                     self.wakes.keeper.notified().await;
@@ -157,12 +160,16 @@ impl Engine {
             || state.writers.values().any(|writer| !writer.is_idle());
         let garbage = idle_garbage(&state, pool);
         drop(state);
-        if self.victim(true).is_some() {
+        // Else only callers run GC, and nobody knows when.
+        let collects = self.options.background;
+        if collects && self.victim(true).is_some() {
             Step::Gc
-        } else if let Some(zone) = garbage {
+        } else if let Some(zone) = garbage.filter(|_| collects) {
             Step::Close(zone)
         } else if busy {
             Step::Wait
+        } else if let Some(stream) = self.spare_destination() {
+            Step::EndDestination(stream)
         } else {
             Step::Refuse(pool)
         }
@@ -183,6 +190,18 @@ impl Engine {
             state.leases.end(spare);
         }
         resets.then_some(spare)
+    }
+
+    /// A stream whose moved records go to a zone that wins something if it is emptied: it holds more garbage than may stay free where its
+    /// records go. GC is at rest.
+    fn spare_destination(&self) -> Option<Stream> {
+        let state = self.state.borrow();
+        let spare = |stream: &Stream| {
+            let zone = self.collector.destination(*stream).map(|destination| state.zones.get(destination.zone));
+            let wins = |zone: &Zone| zone.garbage() > if zone.groups.is_empty() { 0 } else { zone.longest };
+            zone.is_some_and(|zone| wins(zone) && (self.options.background || zone.groups.is_empty()))
+        };
+        self.collector.streams().into_iter().find(spare)
     }
 
     /// Answers all who wait for a zone of the pool that there is no space.

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use crate::common::{content, formatted, open};
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{
-    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStatus, dump,
+    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStat, ZoneStatus,
+    dump,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
@@ -85,8 +87,8 @@ fn gc_does_not_wait_for_its_own_victim() {
             store.delete(*left).await.unwrap();
             let waiting = store.zones().iter().any(|zone| zone.zone == victim && zone.status == ZoneStatus::Garbage);
             let timeout = Box::pin(rt.sleep(Duration::from_secs(10)));
-            let ended = futures_util::future::select(Box::pin(collecting), timeout).await;
-            assert!(matches!(ended, futures_util::future::Either::Left(_)), "delay {delay}: GC waits for ever");
+            let ended = select(Box::pin(collecting), timeout).await;
+            assert!(matches!(ended, Either::Left(_)), "delay {delay}: GC waits for ever");
             u32::from(waiting)
         });
     }
@@ -298,5 +300,68 @@ fn gc_of_streams_that_share_a_destination_comes_to_an_end() {
         for number in 0..8 {
             assert_eq!(store.stat(ChunkId::from_u64(number)).unwrap().size, 70_000);
         }
+    });
+}
+
+/// CS-CHUNK-4: what GC moved has died since, and lies in the zone that it moves to; all others are full and live. The next append
+/// gets that zone.
+#[test]
+fn an_append_gets_the_zone_that_gc_moves_to_if_nothing_in_it_lives() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let ids = fill(&store).await;
+        // One of two chunks in three zones goes; GC moves two of the others together, and finds no place for the third.
+        for pair in ids.chunks(2).take(3) {
+            assert_eq!(pair[0].1, pair[1].1);
+            store.delete(pair[0].0).await.unwrap();
+        }
+        while store.gc(1, |_| {}).await.is_ok_and(|report| report.zones > 0) {}
+        rt.sleep(Duration::from_secs(1)).await;
+        let lives = |zone| store.zones().iter().any(|found| found.zone == zone && found.live_blocks > 0);
+        let moved: Vec<ChunkId> =
+            ids.chunks(2).take(3).filter(|pair| !lives(pair[1].1)).map(|pair| pair[1].0).collect();
+        assert_eq!(moved.len(), 2);
+        let mut number = 2000;
+        loop {
+            let id = ChunkId::from_u64(number);
+            store.create(id, Stream::Data).await.unwrap();
+            if append(&store, id, 0, 200_000).await.is_err() {
+                break;
+            }
+            number += 1;
+        }
+        for id in moved {
+            store.delete(id).await.unwrap();
+        }
+        let dead = |zone: &ZoneStat| zone.status == ZoneStatus::Activated && zone.live_blocks == 0;
+        let found: Vec<ZoneStat> = store.zones().into_iter().filter(dead).collect();
+        assert!(found.len() == 1 && found[0].written_blocks > 40, "the case is not met: {found:?}");
+        let id = ChunkId::from_u64(number);
+        append(&store, id, 0, 200_000).await.unwrap_or_else(|error| panic!("CS-CHUNK-4: {error}"));
+    });
+}
+
+/// Without background work nobody but a caller runs GC: an append does not wait for that.
+#[test]
+fn without_background_work_a_full_drive_says_so() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let ids = fill(&store).await;
+        for (id, _) in ids.iter().step_by(2) {
+            store.delete(*id).await.unwrap();
+        }
+        let id = ChunkId::from_u64(2000);
+        store.create(id, Stream::Data).await.unwrap();
+        for _ in 0..2 {
+            let waited = select(Box::pin(append(&store, id, 0, 200_000)), Box::pin(rt.sleep(Duration::from_secs(60))));
+            let Either::Left((refused, _)) = waited.await else { panic!("the append waits") };
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::NoSpace);
+        }
+        assert!(store.gc(100, |_| {}).await.unwrap().zones > 0);
+        append(&store, id, 0, 200_000).await.unwrap();
     });
 }
