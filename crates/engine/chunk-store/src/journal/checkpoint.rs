@@ -29,6 +29,19 @@ impl Engine {
     /// Makes a checkpoint; one at a time.
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<()> {
         let _one_at_a_time = self.checkpointing.lock().await;
+        self.write_checkpoint().await
+    }
+
+    /// Makes a checkpoint, unless the one before it left the journal room, or none does (CS-ROOM-5).
+    pub(super) async fn checkpoint_for_room(self: &Rc<Self>) -> Result<()> {
+        let _one_at_a_time = self.checkpointing.lock().await;
+        if self.log.has_journal_room() || self.is_log_full() {
+            return Ok(());
+        }
+        self.write_checkpoint().await
+    }
+
+    async fn write_checkpoint(self: &Rc<Self>) -> Result<()> {
         self.state.borrow().running()?;
         if !self.has_checkpoint_room() {
             return Err(self.note_no_checkpoint());

@@ -16,6 +16,8 @@
 //!   can, changes are refused, reads go on, and background work waits.
 //!   `with_too_few_metazones_changes_are_refused_and_reads_go_on`, `gc_rests_while_the_log_is_full`,
 //!   `appends_do_not_wait_for_garbage_that_a_full_log_keeps`, `appends_do_not_wait_for_gc_that_a_full_log_stops`.
+//! - CS-ROOM-5: however many callers wait for the journal, one checkpoint makes room for all of them.
+//!   `callers_that_wait_for_the_journal_share_a_checkpoint`.
 
 use std::rc::Rc;
 
@@ -173,9 +175,7 @@ impl Engine {
             }
             let engine = self.clone();
             // A checkpoint that was begun goes on, whoever waits.
-            let checkpoint = self
-                .rt
-                .spawn(async move { if engine.log.has_journal_room() { Ok(()) } else { engine.checkpoint().await } });
+            let checkpoint = self.rt.spawn(async move { engine.checkpoint_for_room().await });
             match self.unless_stalled(checkpoint).await {
                 Ok(done) => done.unwrap_or_else(|_| Err(Error::new(ErrorKind::Stopped, "the store is gone")))?,
                 Err(_) => return Err(host_full()),

@@ -276,3 +276,24 @@ fn a_seal_that_was_given_up_in_time_leaves_the_chunk_as_it_was() {
         assert_eq!(append(&store, 1, 10_100, 100).await.unwrap_err().kind, ErrorKind::Sealed);
     });
 }
+
+/// CS-ROOM-5: a few callers one after the other, then many at once, again and again: many find the journal full now and then.
+#[test]
+fn callers_that_wait_for_the_journal_share_a_checkpoint() {
+    let medium = with_metazones(200, 12);
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let (mut most, mut next) = (0, 0);
+        for _ in 0..200 {
+            churn(&store, next, 7).await.unwrap();
+            let before = store.counters().checkpoints;
+            let callers = (next + 10..next + 60).map(|number| churn(&store, number, 1));
+            join_all(callers).await.into_iter().for_each(|churned| churned.unwrap());
+            most = most.max(store.counters().checkpoints - before);
+            next += 100;
+        }
+        let all = store.counters().checkpoints;
+        assert!(all > 10 && (1..=3).contains(&most), "CS-ROOM-5: {all} checkpoints, {most} at once");
+    });
+}
