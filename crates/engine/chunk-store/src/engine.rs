@@ -6,11 +6,10 @@ use std::rc::Rc;
 use shingle_base::StoreId;
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
-use shingle_zoned::ZonedDevice;
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::config::Options;
-use crate::drive::{Drive, HostRoom, Layout, payload};
+use crate::drive::{Drive, Gate, HostRoom, Layout, payload};
 use crate::gc::{Collector, Destinations};
 use crate::journal::LogRoom;
 use crate::read::{UNDER_WAY, Verifier};
@@ -39,12 +38,14 @@ pub(crate) struct Engine {
     pub(crate) collector: Collector,
     pub(crate) wakes: Wakes,
     pub(crate) closing: Cell<bool>,
+    /// It is done with its drive (CS-CLOSE-1).
+    pub(crate) closed: Cell<bool>,
 }
 
 /// Parts of a new [`Engine`], made by recovery.
 pub(crate) struct Parts {
     pub(crate) rt: Runtime,
-    pub(crate) dev: Rc<dyn ZonedDevice>,
+    pub(crate) gate: Rc<Gate>,
     pub(crate) options: Options,
     pub(crate) store: StoreId,
     pub(crate) layout: Layout,
@@ -56,8 +57,8 @@ pub(crate) struct Parts {
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Rc<Self> {
-        let Parts { rt, dev, options, store, layout, sequence, log, state, destinations } = parts;
-        let drive = Drive::new(dev);
+        let Parts { rt, gate, options, store, layout, sequence, log, state, destinations } = parts;
+        let drive = Drive::new(gate);
         Rc::new(Self {
             verifier: Verifier::new(payload::of(&options, &drive.geometry)),
             collector: Collector::new(options.gc_latency_factor, sequence.last(), destinations),
@@ -68,6 +69,7 @@ impl Engine {
             state: RefCell::new(state),
             wakes: Wakes::default(),
             closing: Cell::new(false),
+            closed: Cell::new(false),
             drive,
             rt,
             options,

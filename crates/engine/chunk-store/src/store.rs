@@ -43,6 +43,24 @@ impl Engine {
             .collect()
     }
 
+    async fn close(self: Rc<Self>) -> Result<()> {
+        let handles: Vec<Handle> = self.state.borrow().open.keys().copied().collect();
+        for &handle in &handles {
+            self.move_tail(handle);
+        }
+        for handle in handles {
+            self.drained(handle).await;
+        }
+        let result = if self.state.borrow().stopped.is_none() { self.last_checkpoint().await } else { Ok(()) };
+        self.state.borrow_mut().stopped.get_or_insert_with(|| "it was closed".to_owned());
+        self.fail_all("it was closed");
+        self.log.give_up_waiting();
+        self.drive.gate.shut().await;
+        self.closed.set(true);
+        self.wakes.closed.notify_waiters();
+        result
+    }
+
     /// The drive's space. (Zones that were lost or turned read-only count for nothing.)
     pub(crate) fn store_stat(&self) -> StoreStat {
         let mut state = self.state.borrow_mut();
@@ -248,26 +266,22 @@ impl ChunkStore {
     }
 
     /// Waits for outstanding appends, writes a checkpoint and stops. Nothing acknowledged depends on it: it only makes
-    /// the next opening quick.
+    /// the next opening quick. Once it returns, to whichever caller, nothing of the store changes the drive any more (CS-CLOSE-1). A
+    /// close that was begun ends, even if its caller goes away.
     ///
     /// # Errors
-    /// `Device` if the checkpoint could not be written.
+    /// `Device` if the checkpoint could not be written; the first of several callers hears of it.
     pub async fn close(&self) -> Result<()> {
-        if self.engine.closing.replace(true) {
-            return Ok(());
+        if !self.engine.closing.replace(true) {
+            let closing = self.engine.rt.spawn(self.engine.clone().close());
+            return closing.await.unwrap_or(Ok(()));
         }
-        let handles: Vec<Handle> = self.engine.state.borrow().open.keys().copied().collect();
-        for &handle in &handles {
-            self.engine.move_tail(handle);
+        loop {
+            let closed = self.engine.wakes.closed.notified();
+            if self.engine.closed.get() {
+                return Ok(());
+            }
+            closed.await;
         }
-        for handle in handles {
-            self.engine.drained(handle).await;
-        }
-        let result =
-            if self.engine.state.borrow().stopped.is_none() { self.engine.last_checkpoint().await } else { Ok(()) };
-        self.engine.state.borrow_mut().stopped.get_or_insert_with(|| "it was closed".to_owned());
-        self.engine.fail_all("it was closed");
-        self.engine.log.give_up_waiting();
-        result
     }
 }

@@ -14,12 +14,14 @@ pub(crate) struct Wakes {
     pub(crate) marks: Notify,
     /// The task that refuses callers while the host is full.
     pub(crate) host: Notify,
+    /// Callers that wait until the store is closed.
+    pub(crate) closed: Notify,
 }
 
 impl Wakes {
     /// Wakes every task: the store has stopped.
     pub(crate) fn all(&self) {
-        let Self { keeper, mover, gc, checkpoint, marks, host } = self;
+        let Self { keeper, mover, gc, checkpoint, marks, host, closed: _ } = self;
         [keeper, mover, host, gc, checkpoint, marks].into_iter().for_each(Notify::notify_one);
     }
 }

@@ -69,7 +69,7 @@ pub(crate) use identity::{log_config, read_identity};
 use identity::{Identity, check_limits, check_table_fits, identity};
 
 use crate::config::{FormatOptions, Options};
-use crate::drive::Layout;
+use crate::drive::{Gate, Layout};
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result, read_error};
 use crate::format::{CheckpointPart, ENGINE, JournalEntry, Mark, Superblock, VERSION, ZoneEntry};
@@ -180,7 +180,10 @@ impl ChunkStore {
     /// checkpoint.
     pub async fn open(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: Options) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = recover(rt, dev, options).await?;
-        engine.settle(report.accepted).await?;
+        if let Err(error) = engine.settle(report.accepted).await {
+            engine.drive.gate.shut().await;
+            return Err(error);
+        }
         engine.start();
         Ok((Self { engine }, report))
     }
@@ -193,6 +196,8 @@ pub(crate) async fn recover(
     options: Options,
 ) -> Result<(Rc<Engine>, RecoveryReport)> {
     check_limits(dev.geometry())?;
+    let gate = Rc::new(Gate::new(dev));
+    let dev: Rc<dyn ZonedDevice> = gate.clone();
     let Identity { store, layout, bad_copies } = identity(&dev).await?;
     let sequence = SequenceSource::default();
     let mut report = RecoveryReport::default();
@@ -234,7 +239,8 @@ pub(crate) async fn recover(
     let (state, destinations) =
         build::state(chunks, zones, dev.geometry(), &layout, &options, sequence.last(), &mut report.damage);
     report.scan.time = rt.now().since(began);
-    let engine = Engine::new(Parts { rt: rt.clone(), dev, options, store, layout, sequence, log, state, destinations });
+    let engine =
+        Engine::new(Parts { rt: rt.clone(), gate, options, store, layout, sequence, log, state, destinations });
     Ok((engine, report))
 }
 
