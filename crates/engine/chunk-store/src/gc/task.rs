@@ -232,8 +232,8 @@ impl ChunkStore {
     /// every zone emptied.
     ///
     /// # Errors
-    /// `NoSpace` if there is no free zone to move to; `Device` if zones failed under it, or the metadata log is full. What was moved
-    /// until then stays moved.
+    /// `NoSpace` if there is no free zone to move to; `Device` if zones failed under it, or the metadata log is full. Records that were moved
+    /// until then stay moved.
     pub async fn gc(&self, zones_max: u64, mut progress: impl FnMut(GcReport)) -> Result<GcReport> {
         let before = self.counters();
         let mut report = GcReport::default();

@@ -18,7 +18,6 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{CHUNK_BYTES, GROUP_BYTES, JournalEntry};
 use crate::index::{Chunk, Handle};
-use crate::journal::deletions::Deletion;
 use crate::state::StoreState;
 use crate::types::Stream;
 
@@ -37,6 +36,43 @@ impl Drop for Sealer {
         {
             open.sealing.callers = open.sealing.callers.saturating_sub(1);
         }
+    }
+}
+
+/// One deletion. It ends when this is dropped.
+struct Deletion {
+    engine: Rc<Engine>,
+    id: ChunkId,
+    handle: Handle,
+    birth: u64,
+}
+
+impl Deletion {
+    /// Hides a chunk that callers see, once the deletion before it has ended (CS-DEL-2).
+    async fn begin(engine: &Rc<Engine>, id: ChunkId) -> Result<Self> {
+        loop {
+            let ended = {
+                let state = &mut *engine.state.borrow_mut();
+                state.running()?;
+                let Some(ended) = state.deletions.end_of(id) else {
+                    let (handle, chunk) = state.chunk(id)?;
+                    let birth = chunk.birth;
+                    state.deletions.begin(id, handle);
+                    return Ok(Self { engine: engine.clone(), id, handle, birth });
+                };
+                ended
+            };
+            // Its own caller hears how it ended.
+            drop(engine.unless_stalled(ended).await.map_err(|_| host_full().of(id))?);
+        }
+    }
+}
+
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        self.engine.state.borrow_mut().deletions.end(self.id);
+        // Zones of the chunk may be garbage now.
+        self.engine.wakes.keeper.notify_one();
     }
 }
 
@@ -234,7 +270,7 @@ impl Engine {
             self.landed_gone(state, &landed);
             let zone = state.close_chunk(handle);
             state.remove_chunk(handle, self.sequence.last());
-            deletion.gone(&mut state.deletions);
+            state.deletions.gone(id);
             if let Some(zone) = zone {
                 self.retire_if_full(state, zone);
             }

@@ -11,14 +11,10 @@
 //!   `nobody_hears_that_a_chunk_is_gone_before_that_is_durable`.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use shingle_base::ChunkId;
 use tokio::sync::oneshot;
 
-use crate::drive::host_full;
-use crate::engine::Engine;
-use crate::error::Result;
 use crate::index::Handle;
 
 /// The chunks that are being deleted.
@@ -41,52 +37,29 @@ impl Deletions {
     pub(crate) fn hides(&self, id: ChunkId, handle: Handle) -> bool {
         self.under_way.get(&id).is_some_and(|deletion| deletion.hidden == Some(handle))
     }
-}
 
-/// One deletion. It ends when this is dropped.
-pub(super) struct Deletion {
-    engine: Rc<Engine>,
-    id: ChunkId,
-    pub(super) handle: Handle,
-    pub(super) birth: u64,
-}
+    /// The end of the deletion of that id that is under way, if one is: then nothing is sent, and the wait is over.
+    pub(super) fn end_of(&mut self, id: ChunkId) -> Option<oneshot::Receiver<()>> {
+        let deletion = self.under_way.get_mut(&id)?;
+        let (sender, ended) = oneshot::channel();
+        deletion.behind.push(sender);
+        Some(ended)
+    }
 
-impl Deletion {
-    /// Hides a chunk that callers see, once the deletion before it has ended (CS-DEL-2).
-    pub(super) async fn begin(engine: &Rc<Engine>, id: ChunkId) -> Result<Self> {
-        loop {
-            let ended = {
-                let state = &mut *engine.state.borrow_mut();
-                state.running()?;
-                let Some(before) = state.deletions.under_way.get_mut(&id) else {
-                    let (handle, chunk) = state.chunk(id)?;
-                    let birth = chunk.birth;
-                    let hides = UnderWay { hidden: Some(handle), behind: Vec::new() };
-                    state.deletions.under_way.insert(id, hides);
-                    return Ok(Self { engine: engine.clone(), id, handle, birth });
-                };
-                let (sender, ended) = oneshot::channel();
-                before.behind.push(sender);
-                ended
-            };
-            // Its caller hears how it ended; here it only matters that it did.
-            drop(engine.unless_stalled(ended).await.map_err(|_| host_full().of(id))?);
-        }
+    /// A deletion begins, and none of that id is under way.
+    pub(super) fn begin(&mut self, id: ChunkId, handle: Handle) {
+        self.under_way.insert(id, UnderWay { hidden: Some(handle), behind: Vec::new() });
     }
 
     /// The chunk is out of the index.
-    pub(super) fn gone(&self, deletions: &mut Deletions) {
-        if let Some(deletion) = deletions.under_way.get_mut(&self.id) {
+    pub(super) fn gone(&mut self, id: ChunkId) {
+        if let Some(deletion) = self.under_way.get_mut(&id) {
             deletion.hidden = None;
         }
     }
-}
 
-impl Drop for Deletion {
-    fn drop(&mut self) {
-        // With it go the senders that the others wait for.
-        self.engine.state.borrow_mut().deletions.under_way.remove(&self.id);
-        // Zones of the chunk may be garbage now.
-        self.engine.wakes.keeper.notify_one();
+    /// The deletion has ended. With it go the senders that others wait for.
+    pub(super) fn end(&mut self, id: ChunkId) {
+        self.under_way.remove(&id);
     }
 }
