@@ -29,14 +29,17 @@ impl<const N: usize, const D: usize> ExtentMap<N, D> {
         self.share(&window, self.total(&window).div_ceil(window.len() + 1));
     }
 
-    /// Spreads the extents of neighbours; those beside them may be few enough then to be merged with.
+    /// Spreads the extents of neighbours. Some may be few enough then to be merged with others: those at the ends with leaves beside them, and
+    /// those between, where extents that are too far apart made one end early.
     fn share(&mut self, window: &[At], each: usize) {
         self.spread(window, each);
-        let ends = [self.scratch.first(), self.scratch.last()].map(|extent| extent.map(|extent| extent.lba));
+        let ends = self.scratch.first().zip(self.scratch.last()).map(|(first, last)| (first.lba, last.lba));
         self.scratch.clear();
-        for lba in ends.into_iter().flatten() {
-            self.mend(lba);
-        }
+        let Some((first, last)) = ends else { return };
+        let leaves = self.directory.locate(first).map(|at| self.window(at, 2 * SHARING + 2)).unwrap_or_default();
+        let bases = leaves.into_iter().filter_map(|at| self.directory.leaf(at)).map(|leaf| leaf.base());
+        let bases: Vec<u64> = bases.take_while(|base| *base <= last).collect();
+        bases.into_iter().for_each(|base| self.mend(base));
     }
 
     /// Merges the leaf at `lba` with its neighbours as long as they are few enough.
