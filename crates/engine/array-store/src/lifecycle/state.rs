@@ -52,8 +52,8 @@ pub(crate) struct Lifecycle {
     pub(crate) serving: Cell<bool>,
     /// No work is begun any more.
     pub(crate) stopped: Cell<bool>,
-    /// The index refused a change that is on the drives. Whatever is written from then on would go by an index that lacks it; the next
-    /// opening builds another one. (AS-IX-5)
+    /// The index refused a change that is on the drives. Nothing is written from then on: it would go by an index that lacks that. The
+    /// next opening builds another one. (AS-IX-5)
     pub(crate) index_lacks: Cell<bool>,
     /// Work that closing it waits for.
     pub(crate) busy: Busy,

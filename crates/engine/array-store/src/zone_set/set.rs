@@ -126,7 +126,7 @@ impl ZoneSet {
         self.life.borrow().held().map(of)
     }
 
-    /// Bytes of live parts. Where they are none something may live all the same: a part without bytes
+    /// Bytes of live parts. Something may live there all the same, without bytes
     /// ([`Engine::nothing_lives`](crate::engine::Engine::nothing_lives)).
     pub(crate) fn live(&self) -> u64 {
         self.of_held(|held| held.live).unwrap_or(0)

@@ -1,11 +1,13 @@
 //! AO-OBJ-5, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
 
+use std::io;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use shingle_array_objects::{ArrayClient, ArrayEngine};
 use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, IndexPlace};
 use shingle_base::ZoneId;
-use shingle_runtime::Runtime;
+use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_sim::clients::{bytes_of, commit, get, put};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, SimFile, Trigger};
 use shingle_store_api::{ObjectStore, StoreErrorKind};
@@ -13,6 +15,19 @@ use shingle_zoned::MemoryDevice;
 
 use crate::calls::{multipart, named as parts};
 use crate::scene::{array_options, formatted, named, options, powered};
+
+/// A file of the buffer.
+struct OfBuffer(Rc<SimFile>);
+
+impl BufferFile for OfBuffer {
+    fn read(&self, offset: u64, length: usize) -> LocalBoxFuture<'_, io::Result<Bytes>> {
+        Box::pin(self.0.read(offset, length))
+    }
+
+    fn write(&self, offset: u64, data: Bytes) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(self.0.write(offset, data))
+    }
+}
 
 /// Drives, and files of a buffer.
 struct Left(Vec<MemoryDevice>, [Vec<u8>; 2]);
@@ -25,7 +40,7 @@ impl Left {
 
 async fn open(rt: &Runtime, devices: &[SimDevice], files: &[Rc<SimFile>; 2]) -> (ArrayEngine, ArrayClient) {
     let wanted = shingle_array_store::Options { background: false, ..array_options(&mut Random::new(2)) };
-    let files = BufferFiles([files[0].clone() as Rc<dyn BufferFile>, files[1].clone()]);
+    let files = BufferFiles(files.clone().map(|file| Rc::new(OfBuffer(file)) as Rc<dyn BufferFile>));
     let opened = ArrayStore::open_with_buffer(rt, &named(devices), &IndexPlace::Memory, wanted, Some(files)).await;
     let (array, report) = opened.unwrap();
     assert_eq!(report.damage, Vec::<String>::new());
