@@ -15,7 +15,7 @@ use shingle_zoned_linux::OpenOptions;
 use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome, status};
-use crate::output::{self, Progress, counted};
+use crate::output::{Progress, counted};
 use crate::transfer::Output;
 
 /// Bytes that one append takes at most.

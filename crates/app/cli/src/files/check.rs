@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use shingle_base::ByteSize;
-use shingle_zone_files::RecoveryReport;
 
 use super::look::report_json;
 use super::opened::{examined, named, unknown};
