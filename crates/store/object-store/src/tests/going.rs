@@ -41,7 +41,7 @@ fn an_open_that_meets_a_file_on_its_way_out_lets_others_run() {
         files.insert(FILE, LogFile::new(None, Stream::Data, FileRecord { dropping: true, ..FileRecord::default() }));
         let names = Names::new(BTreeMap::from([("b".to_owned(), 1)]));
         let direct = Arc::new(Direct {
-            rows: index.clone(),
+            rows: index.rows(),
             files: files.pinnables.clone(),
             drives: Vec::new(),
             set: 1,
