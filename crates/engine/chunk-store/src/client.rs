@@ -37,6 +37,11 @@ impl ChunkClient {
         (Self { requests }, receiver)
     }
 
+    /// True once the owner takes no more requests: it is gone, or closes.
+    pub fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
     /// Creates a chunk. Durable when it returns.
     ///
     /// # Errors

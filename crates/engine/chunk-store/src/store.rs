@@ -1,6 +1,7 @@
 //! The calls that callers make.
 
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -214,7 +215,24 @@ impl ChunkStore {
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub async fn serve(&self, mut requests: mpsc::Receiver<Request>) -> Result<()> {
+    pub async fn serve(&self, requests: mpsc::Receiver<Request>) -> Result<()> {
+        self.serve_until(requests, std::future::pending()).await
+    }
+
+    /// As [`serve`](Self::serve), or until `end`: requests made by then are still answered, and clients that stay get `Stopped`.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub async fn serve_until(
+        &self,
+        mut requests: mpsc::Receiver<Request>,
+        end: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let mut end = pin!(end);
+        while let Either::Right((Some(request), _)) = select(end.as_mut(), pin!(requests.recv())).await {
+            self.answer(request);
+        }
+        requests.close();
         while let Some(request) = requests.recv().await {
             self.answer(request);
         }

@@ -42,7 +42,8 @@ use shingle_base::wire;
 
 pub use check::{CheckProgress, CheckReport, DAMAGE_MAX, Depth, ObjectName};
 pub use client::ObjectStoreClient;
-pub use engine::run::ObjectEngine;
+pub use drives::Standing;
+pub use engine::run::{Found, ObjectEngine};
 pub use gc::Emptied;
 pub use index::{FjallIndex, Index, IndexError, IndexErrorKind, MemoryIndex};
 pub use options::{BackupOptions, Drive, GcOptions, Options, Place};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::{content, formatted, open};
 use bytes::Bytes;
 use shingle_base::{Blocks, ChunkId};
-use shingle_chunk_store::{ChunkClient, ChunkStore, Landing, Options, Stream};
+use shingle_chunk_store::{ChunkClient, ChunkStore, ErrorKind, Landing, Options, Stream};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -266,6 +266,38 @@ fn reads_of_callers_who_left_pin_nothing() {
             in_time(&rt, "a create", store.create(id, Stream::Data)).await.unwrap();
             in_time(&rt, "an append", append(&store, id, 0, 100_000)).await.unwrap();
         }
+    });
+}
+
+/// A store that its owner ends does not wait for those who might ask again.
+#[test]
+fn a_store_that_is_to_end_answers_what_was_asked_and_closes_under_its_clients() {
+    let medium = drive();
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options::default()).await;
+        let (client, requests) = ChunkClient::channel(16);
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let serving = store.clone();
+        let served = rt.spawn(async move { serving.serve_until(requests, async { drop(ended.await) }).await });
+        let id = ChunkId::from_u64(7);
+        client.create(id, Stream::Data).await.unwrap();
+        let mut asked = Vec::new();
+        for number in 0..3 {
+            let mut append = Box::pin(client.append(id, number * 4096, vec![vec![1; 4096].into()]));
+            assert!(futures_util::poll!(append.as_mut()).is_pending());
+            asked.push(append);
+        }
+        end.send(()).unwrap();
+        for append in asked {
+            append.await.unwrap();
+        }
+        in_time(&rt, "the end", served).await.unwrap().unwrap();
+        assert!(client.is_closed());
+        assert_eq!(client.read(id, 0, 1).await.unwrap_err().kind, ErrorKind::Stopped);
+        drop(store);
+        let (store, _) = open(&rt, &device, Options::default()).await;
+        assert_eq!(store.stat(id).unwrap().size, 3 * 4096);
     });
 }
 

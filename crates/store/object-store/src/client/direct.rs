@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::files::pins::{Pin, Pinnables, Release};
 use crate::format::BlobRef;
-use crate::index::Recent;
+use crate::index::RecentRows;
 use crate::keys;
 use crate::records::{Item, ObjectRecord};
 
@@ -49,7 +49,7 @@ pub(crate) struct Begun {
 
 /// State shared by callers and the engine.
 pub(crate) struct Direct {
-    pub(crate) rows: Arc<Recent>,
+    pub(crate) rows: Arc<RecentRows>,
     pub(crate) files: Arc<Pinnables>,
     /// The drives, as files name them.
     pub(crate) drives: Vec<ChunkClient>,

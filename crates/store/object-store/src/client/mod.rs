@@ -7,6 +7,7 @@ pub(crate) mod writer;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use shingle_base::StoreId;
 use shingle_buckets::{Client, Desks, Door, Entrance};
 use shingle_runtime::memory::Memory;
 use shingle_store_api::{ObjectStore, StoreError, StoreResult, forward};
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::check::{CheckProgress, CheckReport, Depth};
 use crate::client::direct::Direct;
+use crate::drives::Standing;
 use crate::engine::Core;
 use crate::errors::unavailable;
 use crate::files::pins::Release;
@@ -75,6 +77,14 @@ impl ObjectStoreClient {
     /// `Unavailable` if the store has stopped.
     pub async fn stats(&self) -> StoreResult<ObjectStats> {
         self.0.door.read(|core| async move { Ok(core.stats()) }).await
+    }
+
+    /// The drives that it was opened with, and how each does.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store has stopped.
+    pub async fn standings(&self) -> StoreResult<Vec<(StoreId, Standing)>> {
+        self.0.door.read(|core| async move { Ok(core.standings()) }).await
     }
 
     /// Collects all garbage there is, at once. Returns the bytes of files deleted.

@@ -29,6 +29,22 @@ pub(crate) enum Class {
     System,
 }
 
+/// State of a drive, as the store meets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It answers.
+    #[default]
+    Up,
+    /// It appends far slower than the others, which take its place for a while.
+    Slow,
+    /// It failed the last command that changes it.
+    Failing,
+    /// It does not answer: others take its place until it does.
+    Silent,
+    /// Its owner has ended. It comes back when the store is opened again.
+    Ended,
+}
+
 /// A drive.
 pub(crate) struct DriveState {
     pub(crate) client: ChunkClient,
@@ -43,6 +59,8 @@ pub(crate) struct DriveState {
     pub(crate) room: Option<u64>,
     /// It failed: others are preferred before this.
     bad_until: Option<Instant>,
+    /// No append has succeeded since it failed.
+    failing: bool,
     /// Lateness of its appends (OS-SLOWD-1).
     pub(crate) lateness: Lateness,
     /// Calls that were given up and are not answered yet (OS-PAT-2).
@@ -66,6 +84,7 @@ impl DriveState {
             since: 0,
             room: None,
             bad_until: None,
+            failing: false,
             lateness: Lateness::default(),
             silent: 0,
             last_answer: Instant::default(),
@@ -138,6 +157,22 @@ impl DriveState {
 
     pub(crate) fn failed(&mut self, now: Instant) {
         self.bad_until = Some(now + COOL_DOWN);
+        self.failing = true;
+    }
+
+    /// It took an append.
+    pub(crate) fn took(&mut self) {
+        self.failing = false;
+    }
+
+    pub(crate) fn standing(&self, now: Instant) -> Standing {
+        match self {
+            drive if drive.client.is_closed() => Standing::Ended,
+            drive if drive.is_silent() => Standing::Silent,
+            drive if drive.failing => Standing::Failing,
+            drive if drive.lateness.is_slow(now) => Standing::Slow,
+            _ => Standing::Up,
+        }
     }
 
     /// True if others are preferred before it: it failed a while ago, or does not answer.

@@ -73,6 +73,7 @@ impl Core {
             self.answered(&reserved, answer.is_ok());
             let error = match answer {
                 Ok(_) => {
+                    self.drives.borrow_mut()[reserved.drive].took();
                     self.count_append(entries.len(), length);
                     return Ok(Appended { locations, settle });
                 }

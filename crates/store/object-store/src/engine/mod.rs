@@ -4,6 +4,8 @@
 //!
 //! # Invariants
 //! - OS-ENG-2: a change is acknowledged only when its entries are durable and the index has them.
+//! - OS-ENG-3: an engine that can go on no more ends, whoever still reads or writes: its owner can open it again.
+//!   `an_engine_whose_index_is_lost_ends_though_clients_stay`.
 
 pub(crate) mod append;
 mod catalog;
@@ -27,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use shingle_base::StoreId;
 use shingle_buckets::Names;
 use shingle_runtime::Runtime;
 use shingle_runtime::owner::Closing;
@@ -35,7 +38,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::backup::BackupState;
 use crate::client::direct::Direct;
-use crate::drives::DriveState;
+use crate::drives::{DriveState, Standing};
 use crate::engine::submission::Submission;
 use crate::engine::writers::Writers;
 use crate::errors::{from_index, lost, unavailable};
@@ -146,14 +149,15 @@ impl Core {
         self.direct.sequence.load(Ordering::Acquire)
     }
 
-    /// The engine can go on no more: every later call gets this.
+    /// The engine can go on no more: calls that it has get this, and it ends. (OS-ENG-3)
     pub(crate) fn fail(&self, message: &str) {
-        let mut failed = self.failed.borrow_mut();
-        if failed.is_none() {
-            tracing::error!(message, "the object store has stopped working");
-            *failed = Some(message.to_owned());
-            self.direct.failed.store(true, Ordering::Release);
+        if self.failed.borrow().is_some() {
+            return;
         }
+        tracing::error!(message, "the object store has stopped working");
+        *self.failed.borrow_mut() = Some(message.to_owned());
+        self.direct.failed.store(true, Ordering::Release);
+        self.begin_close();
     }
 
     /// Fails if the engine has stopped.
@@ -211,6 +215,12 @@ impl Core {
         usage.available_bytes += self.files.borrow().sums().garbage_bytes;
         usage.available_bytes = usage.available_bytes.min(usage.capacity_bytes);
         usage
+    }
+
+    /// How each drive does.
+    pub(crate) fn standings(&self) -> Vec<(StoreId, Standing)> {
+        let now = self.runtime.now();
+        self.drives.borrow().iter().map(|drive| (drive.store, drive.standing(now))).collect()
     }
 
     pub(crate) fn stats(&self) -> ObjectStats {

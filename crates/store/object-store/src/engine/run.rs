@@ -71,16 +71,83 @@ impl ObjectEngine {
         rebuild: Option<Rebuild>,
         progress: Option<ProgressFn>,
     ) -> StoreResult<(Self, OpenReport)> {
-        let count = drives.len();
+        Found::look(runtime, drives, index, options, rebuild, progress).await?.serve().await
+    }
+
+    /// The first half of opening: looks at the drives, and brings the index up to date. With `rebuild` the index is made again: from
+    /// the newest backup if that is `Some(true)`.
+    ///
+    /// # Errors
+    /// As [`ObjectEngine::open`].
+    pub async fn find(
+        runtime: Runtime,
+        drives: Vec<Drive>,
+        index: Arc<dyn Index>,
+        options: Options,
+        rebuild: Option<bool>,
+        progress: Option<ProgressFn>,
+    ) -> StoreResult<Found> {
+        let rebuild = rebuild.map(|use_backup| Rebuild { use_backup });
+        Found::look(runtime, drives, index, options, rebuild, progress).await
+    }
+
+    /// A handle for front ends, from any thread.
+    pub fn client(&self) -> ObjectStoreClient {
+        self.client.clone()
+    }
+
+    /// Completes once the store has been closed by [`ObjectStoreClient::close`] or has failed, and all calls have been answered.
+    pub async fn closed(self) {
+        let Self { core, client, closed } = self;
+        drop((core, client));
+        let _ = closed.await;
+    }
+
+    /// Answers what has been asked, and stops.
+    pub async fn close(self) {
+        self.core.begin_close();
+        self.closed().await;
+    }
+}
+
+/// A store whose drives and index belong together and are up to date. Nothing has been written to a drive yet, and nothing is
+/// before [`Found::serve`]: drives that are not its own would not be used. (OS-REC-6)
+pub struct Found {
+    runtime: Runtime,
+    options: Options,
+    index: Arc<Recent>,
+    clients: Vec<ChunkClient>,
+    opened: recovery::Opened,
+}
+
+impl Found {
+    async fn look(
+        runtime: Runtime,
+        drives: Vec<Drive>,
+        index: Arc<dyn Index>,
+        options: Options,
+        rebuild: Option<Rebuild>,
+        progress: Option<ProgressFn>,
+    ) -> StoreResult<Self> {
         let index = Recent::new(index, options.row_cache_bytes);
-        let clients: Vec<ChunkClient> = drives.iter().map(|drive| drive.client.clone()).collect();
+        let clients = drives.iter().map(|drive| drive.client.clone()).collect();
         let opened = recovery::open(&runtime, drives, index.clone(), &options, rebuild, progress).await?;
+        Ok(Self { runtime, options, index, clients, opened })
+    }
+
+    /// The second half of opening: the store serves, and its background work begins.
+    ///
+    /// # Errors
+    /// `Unavailable` if the index fails.
+    pub async fn serve(self) -> StoreResult<(ObjectEngine, OpenReport)> {
+        let Self { runtime, options, index, clients, opened } = self;
+        let count = clients.len();
         let (indexing, submissions) = mpsc::unbounded_channel();
         let (desks, jobs) = Desks::new(options.queue_depth, options.queue_depth);
         let (releases, released) = mpsc::unbounded_channel();
         let budget_bytes = options.write_budget(count);
         let direct = Arc::new(Direct {
-            rows: index.clone(),
+            rows: index.rows(),
             files: opened.recovered.files.pinnables.clone(),
             drives: clients,
             set: opened.recovered.set,
@@ -134,25 +201,7 @@ impl ObjectEngine {
                 tracing::warn!(%error, "the index could not be made durable");
             }
         });
-        Ok((Self { core, client, closed }, opened.report))
-    }
-
-    /// A handle for front ends, from any thread.
-    pub fn client(&self) -> ObjectStoreClient {
-        self.client.clone()
-    }
-
-    /// Completes once the store was closed by [`ObjectStoreClient::close`] and all calls have been answered.
-    pub async fn closed(self) {
-        let Self { core, client, closed } = self;
-        drop((core, client));
-        let _ = closed.await;
-    }
-
-    /// Answers what has been asked, and stops.
-    pub async fn close(self) {
-        self.core.begin_close();
-        self.closed().await;
+        Ok((ObjectEngine { core, client, closed }, opened.report))
     }
 }
 

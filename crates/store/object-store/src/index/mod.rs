@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 pub use self::fjall::FjallIndex;
 pub use memory::MemoryIndex;
-pub(crate) use recent::Recent;
+pub(crate) use recent::{Recent, RecentRows};
 
 /// A keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,6 +29,11 @@ type Rows = BTreeMap<Vec<u8>, Bytes>;
 /// An index, and before it the rows used last.
 pub(crate) struct Recent {
     index: Arc<dyn Index>,
+    rows: Arc<RecentRows>,
+}
+
+/// The rows alone: callers who have them do not keep the index open.
+pub(crate) struct RecentRows {
     shards: [Mutex<Shard>; SHARDS],
     /// Bytes of half a shard. 0: no rows are kept.
     half: usize,
@@ -124,9 +129,21 @@ impl Recent {
     /// `bytes` of rows before `index`.
     pub(crate) fn new(index: Arc<dyn Index>, bytes: u64) -> Arc<Self> {
         let half = usize::try_from(bytes).unwrap_or(usize::MAX) / SHARDS / 2;
-        Arc::new(Self { index, shards: Default::default(), half })
+        Arc::new(Self { index, rows: Arc::new(RecentRows { shards: Default::default(), half }) })
     }
 
+    /// As [`RecentRows::row`].
+    pub(crate) fn row(&self, key: &[u8]) -> Option<Bytes> {
+        self.rows.row(key)
+    }
+
+    /// The rows in memory.
+    pub(crate) fn rows(&self) -> Arc<RecentRows> {
+        self.rows.clone()
+    }
+}
+
+impl RecentRows {
     /// The row of an object, if it is in memory. Never blocks.
     pub(crate) fn row(&self, key: &[u8]) -> Option<Bytes> {
         if self.half == 0 {
@@ -155,20 +172,20 @@ impl Recent {
 
 impl View for Recent {
     fn get(&self, space: Space, key: &[u8]) -> IndexResult<Option<Bytes>> {
-        if space != Space::Objects || self.half == 0 {
+        if space != Space::Objects || self.rows.half == 0 {
             return self.index.get(space, key);
         }
-        if let Some(row) = self.row(key) {
+        if let Some(row) = self.rows.row(key) {
             return Ok(Some(row));
         }
-        self.shard(key).begin_reading(key);
+        self.rows.shard(key).begin_reading(key);
         let found = self.index.get(space, key);
-        let mut shard = self.shard(key);
+        let mut shard = self.rows.shard(key);
         if shard.end_reading(key)
             && let Ok(Some(row)) = &found
         {
             // A copy: what the index gives may keep a whole block of it in memory.
-            let gone = shard.keep(key.to_vec(), Bytes::copy_from_slice(row), self.half);
+            let gone = shard.keep(key.to_vec(), Bytes::copy_from_slice(row), self.rows.half);
             drop(shard);
             drop(gone);
         }
@@ -183,7 +200,7 @@ impl View for Recent {
 impl Index for Recent {
     /// One batch at a time, as [`crate::indexer`] applies them.
     fn apply(&self, batch: Batch) -> IndexResult<()> {
-        if self.half == 0 {
+        if self.rows.half == 0 {
             return self.index.apply(batch);
         }
         let objects = batch.changes.iter().filter(|(space, ..)| *space == Space::Objects);
@@ -191,17 +208,17 @@ impl Index for Recent {
         let rows: BTreeMap<Vec<u8>, Option<Bytes>> =
             objects.map(|(_, key, row)| (key.clone(), row.as_deref().map(Bytes::copy_from_slice))).collect();
         for key in rows.keys() {
-            self.shard(key).begin_change(key);
+            self.rows.shard(key).begin_change(key);
         }
         let applied = self.index.apply(batch);
         for (key, row) in rows {
-            let mut shard = self.shard(&key);
+            let mut shard = self.rows.shard(&key);
             shard.changing.remove(&key);
             // The index may hold all of a batch that failed or nothing of it.
             if applied.is_ok()
                 && let Some(row) = row
             {
-                let gone = shard.keep(key, row, self.half);
+                let gone = shard.keep(key, row, self.rows.half);
                 drop(shard);
                 drop(gone);
             }
@@ -215,16 +232,16 @@ impl Index for Recent {
 
     fn revive(&self) -> IndexResult<()> {
         // Records read of a batch that failed may not be there any more.
-        self.forget();
+        self.rows.forget();
         let revived = self.index.revive();
-        self.forget();
+        self.rows.forget();
         revived
     }
 
     fn clear(&self) -> IndexResult<()> {
-        self.forget();
+        self.rows.forget();
         let cleared = self.index.clear();
-        self.forget();
+        self.rows.forget();
         cleared
     }
 

@@ -69,7 +69,7 @@ fn rows_that_were_written_or_read_are_found_and_those_removed_are_not() {
     change(&index, b"a", Some(b"2"));
     assert_eq!(index.row(b"a").unwrap(), "2");
     // Read, and not asked for again.
-    index.forget();
+    index.rows.forget();
     assert_eq!((index.row(b"a"), index.get(Space::Objects, b"a").unwrap().unwrap()), (None, Bytes::from("2")));
     below.fail_reads(true);
     assert_eq!(index.get(Space::Objects, b"a").unwrap().unwrap(), "2");
@@ -95,12 +95,12 @@ fn no_row_is_older_than_one_that_was_seen() {
     let below = Arc::new(Between::<Work>(MemoryIndex::new(), Mutex::default()));
     let index = Recent::new(below.clone(), 1 << 20);
     change(&index, b"a", Some(b"old"));
-    index.forget();
+    index.rows.forget();
     let changed = index.clone();
     *below.1.lock().unwrap() = Some(Box::new(move |_| change(&changed, b"a", Some(b"new"))));
     assert_eq!(index.get(Space::Objects, b"a").unwrap().unwrap(), "old");
     assert_eq!(index.row(b"a").unwrap(), "new");
-    index.forget();
+    index.rows.forget();
     let changed = index.clone();
     *below.1.lock().unwrap() = Some(Box::new(move |_| change(&changed, b"a", None)));
     assert_eq!(index.get(Space::Objects, b"a").unwrap().unwrap(), "new");
@@ -119,7 +119,7 @@ fn no_row_is_older_than_one_that_was_seen() {
     assert_eq!(seen, (true, None, Some(Bytes::from("new")), None), "who came then was sent to the index");
     assert_eq!(index.row(b"a").unwrap(), "new");
     // Nothing of it is remembered for ever.
-    for shard in &index.shards {
+    for shard in &index.rows.shards {
         let shard = shard.lock().unwrap();
         assert!(shard.changing.is_empty() && shard.reading.is_empty());
     }
@@ -154,9 +154,9 @@ fn rows_take_no_more_memory_than_they_may() {
     change(&index, b"long", Some(&[7; ROW_MAX + 1]));
     assert_eq!(index.row(b"long"), None);
     let rows = |shard: &Shard| shard.young.iter().chain(&shard.old).map(|(key, row)| cost(key, row)).sum::<usize>();
-    let bytes: usize = index.shards.iter().map(|shard| rows(&shard.lock().unwrap())).sum();
+    let bytes: usize = index.rows.shards.iter().map(|shard| rows(&shard.lock().unwrap())).sum();
     assert!((BYTES / 3..=BYTES).contains(&(bytes as u64)), "{bytes} bytes of rows");
-    for shard in &index.shards {
+    for shard in &index.rows.shards {
         let shard = shard.lock().unwrap();
         let young: usize = shard.young.iter().map(|(key, row)| cost(key, row)).sum();
         assert_eq!(young, shard.young_bytes);

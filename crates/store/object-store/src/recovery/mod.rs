@@ -13,6 +13,8 @@
 //!   they are gone graves stay, so that nothing in them can come back: neither once it can be read again, nor with a lost index. A place
 //!   that could be read when the others were shown is not accepted, and its file stays.
 //!   `what_an_accepted_loss_took_never_comes_back`, `a_place_that_was_not_shown_is_not_given_up`.
+//! - OS-REC-6: recovery writes nothing to a drive; the store does once it serves. So whoever opens it can note which drives it is on before
+//!   there is anything of it on a new one. `an_opening_writes_nothing_to_a_drive_before_it_serves`.
 
 mod blocking;
 mod inventory;

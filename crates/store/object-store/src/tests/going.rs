@@ -41,7 +41,7 @@ fn core_of(runtime: &Runtime, index: Arc<Recent>, large: bool, files: Files) -> 
     index.apply(Batch { changes }).unwrap();
     let names = Names::new(BTreeMap::from([("b".to_owned(), 1)]));
     let direct = Arc::new(Direct {
-        rows: index.clone(),
+        rows: index.rows(),
         files: files.pinnables.clone(),
         drives: Vec::new(),
         set: 1,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join, join_all, select};
 use shingle_chunk_store::{Request, Stream};
-use shingle_object_store::{Depth, Index, MemoryIndex, ObjectStoreClient};
+use shingle_object_store::{Depth, Index, MemoryIndex, ObjectStoreClient, Standing};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
 use shingle_store_api::{CompletedPart, ListRequest, ObjectStore, StoreErrorKind};
@@ -121,6 +121,14 @@ fn while_a_drive_hangs_the_others_take_all_writes() {
             }
             assert!(gone > 5 && slow < 6, "seed {seed}: {slow} puts waited for the drive");
             assert!(hung.hung() > 0, "seed {seed}: the case is not met");
+            let others = |standing| standing != Standing::Silent && standing != Standing::Ended;
+            for (number, (_, standing)) in store.standings().await.unwrap().into_iter().enumerate() {
+                assert_eq!(
+                    others(standing),
+                    number != seed as usize % 3,
+                    "seed {seed}: drive {number} is {standing:?}"
+                );
+            }
             // Objects written since lie on others.
             for (&number, &content) in known.iter().filter(|(_, content)| content.is_some_and(|content| content > 110))
             {

@@ -5,6 +5,7 @@ mod checking;
 mod chunks;
 mod contract;
 mod crash;
+mod ending;
 mod even;
 mod full_index;
 mod gc;
