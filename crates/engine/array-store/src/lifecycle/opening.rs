@@ -153,7 +153,7 @@ impl ArrayStore {
             // The process before may have been killed with all of it in caches: what was found is durable before it is
             // shown, and before a superblock counts on it. (AS-REC-6)
             let usable = engine.drives.all_usable();
-            engine.superblock.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
+            engine.superblock.unflushed.add(usable.iter().map(|(id, _)| *id));
         }
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where
         // recovery ended sets is durable only with this (AS-EXAM-3).

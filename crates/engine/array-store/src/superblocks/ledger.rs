@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tokio::sync::Mutex;
 
+use super::unflushed::Unflushed;
 use super::{Superblocks, copies};
 use crate::drives::Drives;
 use crate::error::{Error, Result};
@@ -31,7 +32,7 @@ pub(crate) struct Ledger {
     saved: Cell<u64>,
     /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
     /// flushed before a superblock names them.
-    pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
+    pub(crate) unflushed: Unflushed,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
     /// A superblock says that the index was left clean: none may follow.
@@ -53,7 +54,7 @@ impl Ledger {
             copies: Cell::new(newest.copies),
             replaced: Cell::new(0),
             saved: Cell::new(0),
-            unflushed: RefCell::default(),
+            unflushed: Unflushed::default(),
             recorded: RefCell::new(recorded),
             closed: Cell::new(false),
         }
