@@ -46,6 +46,16 @@ pub(crate) struct Contents {
     written: Option<u32>,
 }
 
+/// Outcome of a try to replace a member.
+pub(crate) enum Replaced {
+    /// With so many bytes.
+    By(u64),
+    /// The set does not hold the same any more: nothing was done.
+    Changed,
+    /// Something cannot be read for now that others may give back later: the zone stays. (AS-REPLACE-3)
+    Unread(Error),
+}
+
 /// A member that is being written anew.
 struct Copy<'a> {
     engine: &'a Rc<Engine>,
@@ -103,23 +113,28 @@ impl Engine {
         lost: Member,
         spare: Member,
         contents: &Contents,
-    ) -> Result<Option<u64>> {
-        let Some(_pin) = self.settled(id, set).await? else { return Ok(None) };
+    ) -> Result<Replaced> {
+        let Some(_pin) = self.settled(id, set).await? else { return Ok(Replaced::Changed) };
         if set.generation() != contents.generation {
-            return Ok(None);
+            return Ok(Replaced::Changed);
         }
         let bytes = match &contents.found {
-            Some((epoch, digest)) => self.copy_member(id, set, lost, spare, (*epoch, contents.written), digest).await?,
+            Some((epoch, digest)) => {
+                match self.copy_member(id, set, lost, spare, (*epoch, contents.written), digest).await? {
+                    Ok(bytes) => bytes,
+                    Err(error) => return Ok(Replaced::Unread(error)),
+                }
+            }
             None => 0,
         };
         if !set.replace_member(lost, spare) {
             return Err(Error::new(ErrorKind::Invalid, format!("{id} has no such zone any more")));
         }
         self.superblock.count_replaced();
-        Ok(Some(bytes))
+        Ok(Replaced::By(bytes))
     }
 
-    /// Writes what `lost` held to `spare`.
+    /// Writes what `lost` held to `spare`: so many bytes, or why something cannot be read for now.
     async fn copy_member(
         self: &Rc<Self>,
         id: SetId,
@@ -128,7 +143,7 @@ impl Engine {
         spare: Member,
         (epoch, written): (u64, Option<u32>),
         digest: &Digest,
-    ) -> Result<u64> {
+    ) -> Result<std::result::Result<u64, Error>> {
         let members = set.ordered_members(id);
         let number = members.iter().position(|member| *member == lost);
         let (Some(number), Some(dev)) = (number, self.drives.usable(spare.drive)) else {
@@ -151,7 +166,10 @@ impl Engine {
         // After success or failure, nothing is on its way to the zone when it is used again.
         let landed = copy.landed(0).await;
         let blocks = copy.next;
-        result?;
+        let unread = result?;
+        if let Some(error) = unread {
+            return Ok(Err(error));
+        }
         landed?;
         // Its drive goes on while the next set is read: a flush here would leave it idle in between.
         self.superblock.unflushed.borrow_mut().insert(spare.drive);
@@ -167,7 +185,8 @@ impl Engine {
 }
 
 impl Copy<'_> {
-    async fn all(&mut self, digest: &Digest) -> Result<()> {
+    /// Why something cannot be read for now, if that is so.
+    async fn all(&mut self, digest: &Digest) -> Result<Option<Error>> {
         let opened = self.engine.rt.unix_time().nanos;
         let (drive, drive_id) = (self.spare.drive, self.engine.drives.own_id(self.spare.drive));
         let head = SetHead { set: self.id, member: self.number as u8, drive, opened, drive_id };
@@ -181,10 +200,14 @@ impl Copy<'_> {
         let mut items = digest.items.iter();
         while let (Some(read), Some(item)) = (reads.next().await, items.next()) {
             self.engine.running()?;
-            let frames = self.frames(item, read?);
+            let fragment = match read {
+                Ok(fragment) => fragment,
+                Err(error) => return Ok(Some(error)),
+            };
+            let frames = self.frames(item, fragment);
             self.write(item.block, frames).await?;
         }
-        self.digest(digest).await
+        self.digest(digest).await.map(|()| None)
     }
 
     fn payload(&self) -> Payload {
