@@ -113,8 +113,9 @@ impl ArrayStore {
         for drive in &mut readmitted {
             engine.adopt(drive, &reports).await;
         }
-        if careful {
-            engine.enough_is_there()?;
+        match careful {
+            true => engine.enough_is_there()?,
+            false => engine.accept_missing(),
         }
         let mut report = engine.recover(&reports, clean, ordered).await?;
         // Missing records may be newer than the found ones, or deletions.

@@ -35,6 +35,8 @@ pub(crate) struct Ledger {
     pub(crate) unflushed: Unflushed,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
+    /// Own ids of the drives whose loss was accepted when the array was opened. (AS-LOSS-3)
+    pub(crate) accepted: RefCell<BTreeSet<u64>>,
     /// A superblock says that the index was left clean: none may follow.
     pub(crate) closed: Cell<bool>,
 }
@@ -56,6 +58,7 @@ impl Ledger {
             saved: Cell::new(0),
             unflushed: Unflushed::default(),
             recorded: RefCell::new(recorded),
+            accepted: RefCell::default(),
             closed: Cell::new(false),
         }
     }
