@@ -233,6 +233,13 @@ impl Engine {
     }
 
     /// True if a set's contents are gone: it is empty, or its trim was interrupted, before which all live data was
+    /// The end of a set that cannot be read. Where nobody can judge what of it counts, and the loss is accepted, that is what a
+    /// snapshot covers: later openings take all that they find below the end, torn or not. (AS-EXAM-3)
+    fn end_unjudged(&self, set: &ZoneSet, ordered: bool) -> u32 {
+        let unknown = !self.is_open_end(set, ordered) || set.covered() == u32::MAX;
+        if unknown { u32::MAX } else { set.covered().max(1) }
+    }
+
     /// moved.
     pub(super) fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
         let holds = written.iter().filter(|(_, blocks)| *blocks > 0).count();
@@ -306,7 +313,7 @@ impl Engine {
             }
             Examined::Damaged(why) | Examined::Unread(why) => {
                 report.damaged(format!("{id}: {why}"), self.may_return(id));
-                set.found_damaged();
+                set.found_damaged(self.end_unjudged(set, scan.ordered));
                 return Ok(());
             }
             Examined::Holds(holds) => holds,
