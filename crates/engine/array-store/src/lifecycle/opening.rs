@@ -164,6 +164,7 @@ impl ArrayStore {
         }
         report.readmitted = readmitted;
         engine.seal_torn().await;
+        engine.unneeded.take().into_iter().for_each(|open| engine.close_set(open));
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening
         // (AS-BUF-3).
         engine.bury_buffered(&unsaid).await?;
