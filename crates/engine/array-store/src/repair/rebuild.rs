@@ -89,6 +89,7 @@ impl Engine {
         told: &Told<RebuildProgress>,
     ) -> Result<RebuildProgress> {
         let _one = self.membership.turn.lock().await;
+        self.running()?;
         self.record_failures().await?;
         self.form_anew().await?;
         self.close_lossy().await;
@@ -222,9 +223,9 @@ impl Engine {
                 let done =
                     self.rebuild(options, |progress| self.membership.rebuilding.set(Some((progress, began)))).await;
                 self.membership.rebuilding.set(None);
-                match done {
                 wait =
                     if done.as_ref().is_ok_and(|done| done.failed == 0) { RETRY } else { (2 * wait).min(LOOK_AGAIN) };
+                match done {
                     Ok(done) => tracing::info!(
                         members = done.members,
                         done = done.done,
@@ -345,6 +346,7 @@ impl Rebuild<'_> {
     /// and to which nobody else is writing.
     async fn take_spare(&self, set: &ZoneSet, lost: Member) -> Result<Member> {
         loop {
+            self.engine.running()?;
             let freed = self.freed.notified();
             if self.targets.borrow().len() >= self.writers {
                 freed.await;

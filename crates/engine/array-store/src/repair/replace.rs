@@ -104,8 +104,7 @@ impl Engine {
         Ok(Some(Contents { generation, found, written }))
     }
 
-    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the
-    /// set does not hold `contents` any more: then nothing was done.
+    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held.
     pub(crate) async fn replace_member(
         self: &Rc<Self>,
         id: SetId,
@@ -167,13 +166,13 @@ impl Engine {
         let landed = copy.landed(0).await;
         let blocks = copy.next;
         let unread = result?;
+        landed?;
         if let Some(error) = unread {
             return Ok(Err(error));
         }
-        landed?;
         // Its drive goes on while the next set is read: a flush here would leave it idle in between.
-        self.superblock.unflushed.borrow_mut().insert(spare.drive);
-        Ok(Blocks(u64::from(blocks)).bytes())
+        self.superblock.unflushed.add([spare.drive]);
+        Ok(Ok(Blocks(u64::from(blocks)).bytes()))
     }
 
     async fn copy_failed(&self, drive: crate::types::DriveId, error: DeviceError) -> Error {

@@ -277,8 +277,7 @@ impl Engine {
                 _ => failing.collect(),
             };
             let there = |member: &Member| self.drives.usable(member.drive).is_some();
-            let bad = members.iter().zip(&good).filter(|(member, good)| !**good && there(member));
-            let bad: Vec<_> = bad.map(|(member, _)| *member).collect();
+            let bad: Vec<Member> = bad.into_iter().filter(there).collect();
             if !bad.is_empty() {
                 let names: Names = self.live_parts(id, item)?.into_iter().map(|part| part.name.clone()).collect();
                 bad.into_iter()
@@ -384,6 +383,7 @@ impl Engine {
         told: &Told<RebuildProgress>,
     ) -> Result<usize> {
         let _one = self.membership.turn.lock().await;
+        self.running()?;
         let count = bad.len();
         self.close_if_open(id).await;
         let Survey { spares, .. } = self.survey().await?;
