@@ -61,6 +61,9 @@ pub(crate) struct Engine {
     pub(crate) replenishing: Mutex<()>,
     /// Sets that recovery closed: sealed once a superblock says where they end.
     pub(crate) unsealed: RefCell<Vec<(OpenSet, Written)>>,
+    /// Sets that were open when the array was closed and that no stream needs: closed once a superblock of this opening is
+    /// durable.
+    pub(crate) unneeded: RefCell<Vec<OpenSet>>,
     /// Open sets, and who writes where.
     pub(crate) allocator: Rc<Allocator>,
     pub(crate) stamps: Stamps,
@@ -127,6 +130,7 @@ impl Engine {
             space: Notify::new(),
             replenishing: Mutex::new(()),
             unsealed: RefCell::default(),
+            unneeded: RefCell::default(),
             allocator,
             stamps,
             puts: Puts::default(),

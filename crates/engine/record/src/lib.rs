@@ -33,7 +33,7 @@ pub use scan::{Scanned, ZoneScanner, read_block};
 pub use sequence::SequenceSource;
 pub use slices::{
     DataInfo, FOOTER_SIZE, SLICE_SIZE, SliceError, SliceFault, SlicePlan, SlicedFramer, extract, frame_hollow,
-    frame_sliced, sliced_capacity, sliced_payload_len, sliced_record_blocks, slices,
+    frame_sliced, slice_place, sliced_capacity, sliced_payload_len, sliced_record_blocks, slices,
 };
 pub use superblock::{
     FoundSuperblock, SUPERBLOCK, SUPERBLOCK_PAYLOAD_MAX, Superblock, SuperblockError, SuperblockPlace, find_superblock,

@@ -11,6 +11,7 @@
 //!   for the footers, and each footer for its slice.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, AlignedBuilder, BLOCK_SIZE, Blocks, BufferPool, ChunkId, crc32c};
@@ -70,6 +71,12 @@ impl DataInfo {
 /// Bytes that `length` bytes of data take with their footers.
 pub fn sliced_payload_len(length: u64) -> u64 {
     length + length.div_ceil(SLICE_SIZE as u64) * FOOTER_SIZE as u64
+}
+
+/// Place of slice `number` in a sliced record, with its footer; behind the data of the last one nothing is.
+pub fn slice_place(number: u32) -> Range<usize> {
+    let start = HEADER_SIZE + number as usize * STRIDE;
+    start..start + STRIDE
 }
 
 /// Blocks of a sliced record with `length` bytes of data.

@@ -19,6 +19,9 @@
 //!   superblock names none from then on: the files are not believed when they come back.
 //! - AS-BUF-6: nothing stays in the buffer alone for much longer than
 //!   [`Options::buffer_time`](crate::Options::buffer_time), so that the loss of both files costs little.
+//! - AS-BUF-8: a loss of drives that is accepted gives up no buffer: the files that the superblock names are needed all the same. If
+//!   that superblock may not be the newest, no file of the array that has records is written over, whatever it names; only
+//!   [`Options::abandon_buffer`](crate::Options::abandon_buffer) gives one up.
 //! - AS-BUF-5: there is room in the log for a deletion of each object that it has: deleting works also when neither the
 //!   log nor the drives take another object.
 
@@ -39,7 +42,7 @@ use bytes::Bytes;
 pub use file::{BufferFile, BufferFiles, two_files};
 pub(crate) use file::{open_file, open_to_read};
 pub(crate) use log::{BUFFER_SET, Buffer};
-pub(crate) use replay::Attached;
+pub(crate) use replay::{Attached, Wanted};
 pub(crate) use ring::{Kind, RING_MAX, RING_MIN, entry, parse, walk};
 
 use crate::format::BufferName;

@@ -26,6 +26,17 @@ const RUN: usize = 4 << 20;
 
 const ABANDONED: &str = "the buffer was abandoned: what was acknowledged in it and is nowhere else is lost";
 
+/// The buffer that an opening takes up.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// As the superblock has it.
+    pub(crate) named: BufferName,
+    /// Go on without it, or without some of it.
+    pub(crate) abandon: bool,
+    /// There may be a newer superblock that names another one.
+    pub(crate) unseen: bool,
+}
+
 /// Outcome of taking up the buffer.
 #[derive(Default)]
 pub(crate) struct Attached {
@@ -50,12 +61,8 @@ impl Engine {
     /// # Errors
     /// `Format` if objects may be in a buffer that is not given, or of which neither file is left, or some records
     /// cannot be read; or if a file is another array's buffer, with objects in it.
-    pub(crate) async fn attach_buffer(
-        self: &Rc<Self>,
-        files: Option<BufferFiles>,
-        named: BufferName,
-        abandon: bool,
-    ) -> Result<Attached> {
+    pub(crate) async fn attach_buffer(self: &Rc<Self>, files: Option<BufferFiles>, wanted: Wanted) -> Result<Attached> {
+        let Wanted { named, abandon, .. } = wanted;
         let lost = |what: &str| {
             let message = format!(
                 "objects that were acknowledged wait in the array's buffer, and {what}: name the two files that it was used \
@@ -74,7 +81,7 @@ impl Engine {
         };
         let mut found = Vec::new();
         for (file, which) in files.iter().zip(["first", "second"]) {
-            found.push(self.look_at(&**file, which, id).await?);
+            found.push(self.look_at(&**file, which, &wanted).await?);
         }
         let is_old = |found: &Found| found.head.generation < named.generation;
         let old = found.iter().flatten().any(is_old);
@@ -172,7 +179,8 @@ impl Engine {
         }
     }
 
-    async fn look_at(&self, file: &dyn super::file::BufferFile, which: &str, id: u64) -> Result<Option<Found>> {
+    async fn look_at(&self, file: &dyn super::file::BufferFile, which: &str, wanted: &Wanted) -> Result<Option<Found>> {
+        let id = wanted.named.id;
         let contents = match contents(file).await {
             Ok(contents) => contents,
             Err(error) => {
@@ -184,6 +192,14 @@ impl Engine {
             let message = format!(
                 "the buffer's {which} file belongs to array {array}, and objects may wait in it that are nowhere else: name a \
                  file of this array's own. If that array is no more, delete the file"
+            );
+            Err(Error::new(ErrorKind::Format, message))
+        };
+        let unnamed = || {
+            let message = format!(
+                "the buffer's {which} file has objects of this array, and the newest superblock that can be read does not name it: a \
+                 newer one may, and they may be nowhere else. Bring the missing drives back. Only if they are lost, have what the \
+                 file holds abandoned, too (`--abandon-buffer` beside `--accept-loss`)"
             );
             Err(Error::new(ErrorKind::Format, message))
         };
@@ -203,7 +219,13 @@ impl Engine {
                 let log = walk(&head, std::slice::from_ref(&contents.raw));
                 if log.records.is_empty() { Ok(None) } else { foreign(head.array) }
             }
-            Kind::Buffer(head) => Ok((id != 0 && head.id == id).then_some(Found { contents, head })),
+            Kind::Buffer(head) if id != 0 && head.id == id => Ok(Some(Found { contents, head })),
+            // The newest superblock may name it. (AS-BUF-8)
+            Kind::Buffer(head) if wanted.unseen && !wanted.abandon => {
+                let log = walk(&head, std::slice::from_ref(&contents.raw));
+                if log.records.is_empty() { Ok(None) } else { unnamed() }
+            }
+            Kind::Buffer(_) => Ok(None),
         }
     }
 

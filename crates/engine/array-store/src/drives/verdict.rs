@@ -1,5 +1,9 @@
 //! Drives that the array goes on without: which it can do without, and what is written before that counts. (AS-EVICT-1
 //! to AS-EVICT-4)
+//!
+//! # Invariants
+//! - AS-LOSS-3: a loss of drives is accepted for those that are missing when the array is opened. For all others AS-EVICT-1
+//!   and AS-EVICT-4 hold in all sets that are not lost with these.
 
 use shingle_erasure::Code;
 use shingle_zoned::DeviceError;
@@ -89,9 +93,24 @@ impl Engine {
         news
     }
 
-    /// Largest number of zones that a set lacks without the unusable drives, and `more`.
+    /// Largest number of zones that a set lacks without the unusable drives, and `more`; but for sets that the loss
+    /// took which was accepted. (AS-LOSS-3)
     pub(crate) fn lacking_without(&self, more: impl IntoIterator<Item = DriveId>) -> usize {
-        self.sets.most_lacking(self.drives.unusable().into_iter().chain(more))
+        let unusable = self.drives.unusable();
+        let accepted: DriveSet = unusable.iter().copied().filter(|drive| self.is_accepted(*drive)).collect();
+        let is_there = |drives: &DriveSet| drives.common(&accepted) as usize <= self.code.parity();
+        self.sets.most_lacking(unusable.into_iter().chain(more), is_there)
+    }
+
+    /// True if a drive was missing when the array was opened, and its loss was accepted.
+    fn is_accepted(&self, drive: DriveId) -> bool {
+        self.superblock.accepted.borrow().contains(&self.drives.own_id(drive))
+    }
+
+    /// The loss of the drives that are missing now is accepted; no other one's. (AS-LOSS-3)
+    pub(crate) fn accept_missing(&self) {
+        let missing = self.drives.missing().into_iter().map(|drive| self.drives.own_id(drive));
+        self.superblock.accepted.borrow_mut().extend(missing);
     }
 
     /// True if the array can do without these drives, besides the missing ones. (AS-EVICT-1, AS-EVICT-4)
@@ -114,8 +133,8 @@ impl Engine {
     /// `Device` where the array cannot do without all of them: nothing is written then. (AS-EVICT-1, AS-EVICT-4)
     pub(crate) fn give_up_missing(&self, absent: bool) -> Result<()> {
         let missing = self.drives.missing();
-        let news = missing.iter().any(|id| !self.superblock.recorded.borrow().contains(id));
-        if news && !self.options.accept_loss {
+        let is_new = |id: &DriveId| !self.superblock.recorded.borrow().contains(id) && !self.is_accepted(*id);
+        if missing.iter().any(is_new) {
             self.enough_is_there()?;
         }
         self.drives.evict(&missing, absent);

@@ -37,7 +37,7 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
     let table = Drives::default();
     let mut free = Vec::new();
     for drive in drives {
-        let (entry, zones) = prepare(drive, rt.random()).await?;
+        let (entry, zones) = prepare(drive, rt.random(), || Ok(())).await?;
         free.push((table.push(entry, Some(drive.dev.clone())), zones));
     }
     let set = |members| {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use shingle_runtime::Runtime;
 
-use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, open_file, open_to_read, two_files};
+use crate::buffer::{Attached, BufferFiles, RING_MAX, RING_MIN, Wanted, open_file, open_to_read, two_files};
 use crate::config::Options;
 use crate::drives::Drives;
 use crate::drives::verdict::enough;
@@ -101,9 +101,9 @@ impl ArrayStore {
         let clean = superblock.clean.map(|generation| Moment { array: superblock.array, generation });
         let (index, clean) = open_index(place, clean)?;
         let (read_only, background) = (options.read_only, options.background);
-        // A superblock that is not the newest may name a buffer of long ago.
-        let abandon = options.abandon_buffer || lacks.is_some();
-        let buffer = superblock.buffer;
+        // Reading goes on without whatever is not there.
+        let abandon = options.abandon_buffer || options.read_only && lacks.is_some();
+        let buffer = Wanted { named: superblock.buffer, abandon, unseen };
         let (generation, ordered) = (superblock.clean.filter(|_| clean), superblock.clean.is_some());
         let parts =
             Parts { rt: rt.clone(), options, superblock, drives, superblocks, index, index_place: place.clone() };
@@ -113,8 +113,9 @@ impl ArrayStore {
         for drive in &mut readmitted {
             engine.adopt(drive, &reports).await;
         }
-        if careful {
-            engine.enough_is_there()?;
+        match careful {
+            true => engine.enough_is_there()?,
+            false => engine.accept_missing(),
         }
         let mut report = engine.recover(&reports, clean, ordered).await?;
         // Missing records may be newer than the found ones, or deletions.
@@ -122,8 +123,8 @@ impl ArrayStore {
             report.damaged(lacks.message, !engine.drives.is_known_failed());
         }
         if read_only {
-            if buffer.id != 0 {
-                let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer, abandon).await?;
+            if buffer.named.id != 0 {
+                let Attached { notes, damage, .. } = engine.attach_buffer(files, buffer).await?;
                 report.buffer = notes;
                 report.damage.extend(damage);
                 report.objects = engine.objects()?;
@@ -135,7 +136,7 @@ impl ArrayStore {
             return Ok((Self(engine), report));
         }
         engine.buffering.named.set(BufferName::default());
-        let Attached { notes, damage, unsaid } = engine.attach_buffer(files, buffer, abandon).await?;
+        let Attached { notes, damage, unsaid } = engine.attach_buffer(files, buffer).await?;
         report.buffer = notes;
         let gaps = !damage.is_empty();
         report.damage.extend(damage);
@@ -153,7 +154,7 @@ impl ArrayStore {
             // The process before may have been killed with all of it in caches: what was found is durable before it is
             // shown, and before a superblock counts on it. (AS-REC-6)
             let usable = engine.drives.all_usable();
-            engine.superblock.unflushed.borrow_mut().extend(usable.iter().map(|(id, _)| *id));
+            engine.superblock.unflushed.add(usable.iter().map(|(id, _)| *id));
         }
         // From here on the index on flash is no longer that of the clean close. Nothing is appended before: where
         // recovery ended sets is durable only with this (AS-EXAM-3).
@@ -163,6 +164,7 @@ impl ArrayStore {
         }
         report.readmitted = readmitted;
         engine.seal_torn().await;
+        engine.unneeded.take().into_iter().for_each(|open| engine.close_set(open));
         engine.finish_left(&reports).await;
         // Deletions that a power cut kept from the buffer's log: their tombstones may be gone by the next opening
         // (AS-BUF-3).

@@ -10,6 +10,7 @@
 //!   So an array that is cleaned when it stops, again and again, does not run out of sets to clean into.
 //! - AS-REC-6: what an opening found is durable before it answers, and before a superblock says that it counts: the
 //!   process before may have been killed with all of it in caches.
+//! - AS-REC-7: an opening writes nothing on the drives before its superblock, so one that is refused leaves them as they were.
 //! - AS-REC-3 is [`crate::recovery::versions`]'.
 
 use std::collections::BTreeMap;
@@ -232,6 +233,13 @@ impl Engine {
         }
     }
 
+    /// The end of a set that cannot be read. Where nobody can judge what of it counts, and the loss is accepted, that is what a
+    /// snapshot covers: later openings take all that they find below the end, torn or not. (AS-EXAM-3)
+    fn end_unjudged(&self, set: &ZoneSet, ordered: bool) -> u32 {
+        let unknown = !self.is_open_end(set, ordered) || set.covered() == u32::MAX;
+        if unknown { u32::MAX } else { set.covered().max(1) }
+    }
+
     /// True if a set's contents are gone: it is empty, or its trim was interrupted, before which all live data was
     /// moved.
     pub(super) fn was_emptied(&self, set: &ZoneSet, written: &Written) -> bool {
@@ -306,7 +314,7 @@ impl Engine {
             }
             Examined::Damaged(why) | Examined::Unread(why) => {
                 report.damaged(format!("{id}: {why}"), self.may_return(id));
-                set.found_damaged();
+                set.found_damaged(self.end_unjudged(set, scan.ordered));
                 return Ok(());
             }
             Examined::Holds(holds) => holds,
@@ -447,7 +455,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on in sets that were open when the array was closed; those that no stream needs are closed.
+    /// Goes on in sets that were open when the array was closed; those that no stream needs are closed later. (AS-REC-7)
     fn reopen(self: &Rc<Self>, sets: Vec<OpenSet>) {
         if self.options.read_only {
             return;
@@ -460,7 +468,7 @@ impl Engine {
             let Some(open) = self.go_on_in(open) else { continue };
             match others.next() {
                 Some(stream) => self.allocator.put(stream, open),
-                None => self.close_set(open),
+                None => self.unneeded.borrow_mut().push(open),
             }
         }
     }

@@ -84,7 +84,11 @@ pub(crate) fn is_dead(zone: &ZoneInfo) -> bool {
 }
 
 /// Makes a drive ready to join an array: what it held is lost. Its entry, and the zones that sets may be formed of.
-pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, Vec<ZoneId>)> {
+pub(crate) async fn prepare(
+    drive: &ArrayDrive,
+    id: u64,
+    goes_on: impl Fn() -> Result<()>,
+) -> Result<(DriveEntry, Vec<ZoneId>)> {
     let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
     let device = |error| Error::device(&drive.name, error);
     let geometry = drive.dev.geometry();
@@ -97,6 +101,7 @@ pub(crate) async fn prepare(drive: &ArrayDrive, id: u64) -> Result<(DriveEntry, 
         return invalid(format!("{}: {} cannot be written to, and would hold superblocks", drive.name, zone.zone));
     }
     for zone in zones.iter().filter(|zone| !is_dead(zone) && zone.state != ZoneState::Empty) {
+        goes_on()?;
         drive.dev.manage(zone.zone, ZoneOp::Reset).await.map_err(device)?;
     }
     let free = zones.iter().filter(|zone| !is_dead(zone) && !superblocks.contains(&zone.zone));
@@ -302,7 +307,7 @@ impl Engine {
         Ok(freed)
     }
 
-    /// Runs a change of members in a task of its own (AS-MEMBER-3); `progress` gets its messages. If the caller has
+    /// Runs a change of members in a task of its own (AS-MEMBER-3), which ends before the array does (AS-CLOSE-3); `progress` gets its messages. If the caller has
     /// gone, the task learns it from its [`Told`].
     pub(crate) async fn apart<P: 'static, T: 'static, F: Future<Output = Result<T>> + 'static>(
         self: &Rc<Self>,
@@ -310,7 +315,12 @@ impl Engine {
         work: impl FnOnce(Rc<Self>, Told<P>) -> F,
     ) -> Result<T> {
         let (told, mut news) = mpsc::unbounded_channel();
-        let working = self.rt.spawn(work(self.clone(), told));
+        let (working, busy) = (work(self.clone(), told), self.lifecycle.busy.begin());
+        let working = self.rt.spawn(async move {
+            let done = working.await;
+            drop(busy);
+            done
+        });
         while let Some(one) = news.recv().await {
             progress(one);
         }
@@ -326,6 +336,7 @@ impl Engine {
 
     async fn take_drive_in(self: &Rc<Self>, drive: &ArrayDrive) -> Result<DriveId> {
         let _one = self.membership.turn.lock().await;
+        self.running()?;
         let full = || {
             let message =
                 format!("an array has at most {} drives, with those that were lost and not rebuilt yet", u8::MAX);
@@ -338,7 +349,7 @@ impl Engine {
         // Others wait for this one to end: it does, also where the drive hangs.
         let patient = within(&self.rt, std::slice::from_ref(drive), self.options.hung_after);
         let Some(watched) = patient.first() else { return Err(Error::stopped()) };
-        let (entry, _) = prepare(watched, id).await?;
+        let (entry, _) = prepare(watched, id, || self.running()).await?;
         let id = self.drives.join(entry, drive.dev.clone(), &self.sets.named_drives()).ok_or_else(full)?;
         self.superblock.log.forget_drive(id);
         self.superblock.recorded.borrow_mut().remove(&id);

@@ -5,6 +5,7 @@ pub(crate) mod readmit;
 pub(crate) mod reads;
 pub(crate) mod rebuild;
 pub(crate) mod replace;
+pub(crate) mod rows;
 pub(crate) mod scrub;
 pub(crate) mod told;
 pub(crate) mod touched;

@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Member;
 use crate::repair::membership::{Spares, Survey, is_dead};
+use crate::repair::replace::Replaced;
 use crate::repair::told::Told;
 use crate::repair::told::{RebuildOptions, RebuildProgress};
 use crate::types::{DriveId, DriveSet, SetId, SetState};
@@ -37,7 +38,8 @@ const SETS_A_SUPERBLOCK: u64 = 16;
 /// Sets that are taken apart at once where no zone is free.
 const APART: usize = 16;
 
-/// Time between tries where a rebuild could not do all there was to do.
+/// Time between tries where a rebuild could not do all there was to do; twice as long behind each that left something, up to
+/// [`LOOK_AGAIN`].
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Time between looks at sets that a power cut tore and that cannot be mended yet, where no drive came or went: each
@@ -87,6 +89,7 @@ impl Engine {
         told: &Told<RebuildProgress>,
     ) -> Result<RebuildProgress> {
         let _one = self.membership.turn.lock().await;
+        self.running()?;
         self.record_failures().await?;
         self.form_anew().await?;
         self.close_lossy().await;
@@ -203,7 +206,7 @@ impl Engine {
 
     /// Rebuilds whatever is lost while the array is open, without being asked.
     pub(crate) async fn mend(self: Rc<Self>) {
-        let mut look_at = self.rt.now();
+        let (mut look_at, mut wait) = (self.rt.now(), RETRY);
         while !self.lifecycle.stopped.get() {
             if self.rt.now() >= look_at {
                 match self.scrub_suspects().await {
@@ -220,6 +223,8 @@ impl Engine {
                 let done =
                     self.rebuild(options, |progress| self.membership.rebuilding.set(Some((progress, began)))).await;
                 self.membership.rebuilding.set(None);
+                wait =
+                    if done.as_ref().is_ok_and(|done| done.failed == 0) { RETRY } else { (2 * wait).min(LOOK_AGAIN) };
                 match done {
                     Ok(done) => tracing::info!(
                         members = done.members,
@@ -233,8 +238,8 @@ impl Engine {
                 }
             }
             let told = Box::pin(self.membership.changed.notified());
-            match select(told, Box::pin(self.rt.sleep(RETRY))).await {
-                Either::Left(_) => look_at = self.rt.now(),
+            match select(told, Box::pin(self.rt.sleep(wait))).await {
+                Either::Left(_) => (look_at, wait) = (self.rt.now(), RETRY),
                 Either::Right(_) => {}
             }
         }
@@ -287,10 +292,16 @@ impl Rebuild<'_> {
     }
 
     async fn wait_for_rate(&self) {
-        if let Some(rate) = self.options.bytes_per_second {
-            let due = Duration::from_secs_f64(self.so_far.get().bytes as f64 / rate.max(1) as f64);
-            let sleep = self.engine.rt.sleep(due.saturating_sub(self.engine.rt.now().since(self.began)));
-            select(Box::pin(self.told.closed()), Box::pin(sleep)).await;
+        let Some(rate) = self.options.bytes_per_second else { return };
+        let due = Duration::from_secs_f64(self.so_far.get().bytes as f64 / rate.max(1) as f64);
+        while !self.told.is_closed() && self.engine.running().is_ok() {
+            let left = due.saturating_sub(self.engine.rt.now().since(self.began));
+            if left.is_zero() {
+                return;
+            }
+            // An array that is closed says so there.
+            let ended = select(Box::pin(self.told.closed()), Box::pin(self.engine.space.notified()));
+            select(ended, Box::pin(self.engine.rt.sleep(left))).await;
         }
     }
 
@@ -314,11 +325,18 @@ impl Rebuild<'_> {
             let replaced = self.engine.replace_member(id, set, lost, spare, &contents).await;
             self.targets.borrow_mut().remove(&spare.drive);
             self.freed.notify_waiters();
-            if !matches!(replaced, Ok(Some(_))) {
+            if !matches!(replaced, Ok(Replaced::By(_))) {
                 self.spares.borrow_mut().entry(spare.drive).or_default().push(spare.zone);
             }
-            if let Some(bytes) = replaced? {
-                return Ok(bytes);
+            match replaced? {
+                Replaced::By(bytes) => return Ok(bytes),
+                Replaced::Changed => {}
+                // All that can be read need not wait for what cannot.
+                Replaced::Unread(error) => match self.engine.empty_lossy(id, set).await {
+                    Ok(true) => break,
+                    Err(error) if error.kind == ErrorKind::Stopped => return Err(error),
+                    _ => return Err(error),
+                },
             }
         }
         Ok(0)
@@ -328,6 +346,7 @@ impl Rebuild<'_> {
     /// and to which nobody else is writing.
     async fn take_spare(&self, set: &ZoneSet, lost: Member) -> Result<Member> {
         loop {
+            self.engine.running()?;
             let freed = self.freed.notified();
             if self.targets.borrow().len() >= self.writers {
                 freed.await;

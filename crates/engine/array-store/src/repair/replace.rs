@@ -3,18 +3,19 @@
 //! # Invariants
 //! - AS-REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts,
 //!   and the digest, durably before a superblock says so; and it ends where the others end.
-//! - AS-REPLACE-3: zeros stand only for what nothing gives back: every other member was read, and holds too little.
-//!   While one is away or cannot be read, the zone is not replaced.
+//! - AS-REPLACE-3: zeros stand only for slices that nothing gives back: every other member of their row was read or was given
+//!   up, and too few have theirs. While one is away that was not given up, or cannot be read, the zone is not replaced; what
+//!   else lives in its set is moved elsewhere meanwhile.
 //! - AS-REPLACE-2: what is written was verified, or computed from fragments that were.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{self, StreamExt};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
-use shingle_record::{INFO_SIZE, RecordPlace, frame, record_blocks, sliced_record_blocks};
+use shingle_record::{INFO_SIZE, RecordPlace, frame, record_blocks, slice_place};
 use shingle_zoned::{DeviceError, ZonedDevice};
 
 use crate::append::writer::start_now;
@@ -25,8 +26,9 @@ use crate::format::{
     Digest, DigestItem, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES, encode_tombstones,
 };
 use crate::recovery::examine::{Examined, Holds};
-use crate::segment::{Payload, Shape, Source};
-use crate::types::{PartPlace, SetId};
+use crate::repair::rows::whole_segment;
+use crate::segment::{Columns, Payload, Shape, Source};
+use crate::types::SetId;
 use crate::zone_set::ZoneSet;
 
 /// Items that are read ahead of the one that is written.
@@ -42,6 +44,16 @@ pub(crate) struct Contents {
     found: Option<(u64, Digest)>,
     /// End of the zones of all members that are there, with a digest, if they end at one block.
     written: Option<u32>,
+}
+
+/// Outcome of a try to replace a member.
+pub(crate) enum Replaced {
+    /// With so many bytes.
+    By(u64),
+    /// The set does not hold the same any more: nothing was done.
+    Changed,
+    /// Something cannot be read for now that others may give back later: the zone stays. (AS-REPLACE-3)
+    Unread(Error),
 }
 
 /// A member that is being written anew.
@@ -92,8 +104,7 @@ impl Engine {
         Ok(Some(Contents { generation, found, written }))
     }
 
-    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held. Bytes written; `None` if the
-    /// set does not hold `contents` any more: then nothing was done.
+    /// Puts `spare`, which is empty, in the place of `lost` in `set`, with what that held.
     pub(crate) async fn replace_member(
         self: &Rc<Self>,
         id: SetId,
@@ -101,23 +112,28 @@ impl Engine {
         lost: Member,
         spare: Member,
         contents: &Contents,
-    ) -> Result<Option<u64>> {
-        let Some(_pin) = self.settled(id, set).await? else { return Ok(None) };
+    ) -> Result<Replaced> {
+        let Some(_pin) = self.settled(id, set).await? else { return Ok(Replaced::Changed) };
         if set.generation() != contents.generation {
-            return Ok(None);
+            return Ok(Replaced::Changed);
         }
         let bytes = match &contents.found {
-            Some((epoch, digest)) => self.copy_member(id, set, lost, spare, (*epoch, contents.written), digest).await?,
+            Some((epoch, digest)) => {
+                match self.copy_member(id, set, lost, spare, (*epoch, contents.written), digest).await? {
+                    Ok(bytes) => bytes,
+                    Err(error) => return Ok(Replaced::Unread(error)),
+                }
+            }
             None => 0,
         };
         if !set.replace_member(lost, spare) {
             return Err(Error::new(ErrorKind::Invalid, format!("{id} has no such zone any more")));
         }
         self.superblock.count_replaced();
-        Ok(Some(bytes))
+        Ok(Replaced::By(bytes))
     }
 
-    /// Writes what `lost` held to `spare`.
+    /// Writes what `lost` held to `spare`: so many bytes, or why something cannot be read for now.
     async fn copy_member(
         self: &Rc<Self>,
         id: SetId,
@@ -126,7 +142,7 @@ impl Engine {
         spare: Member,
         (epoch, written): (u64, Option<u32>),
         digest: &Digest,
-    ) -> Result<u64> {
+    ) -> Result<std::result::Result<u64, Error>> {
         let members = set.ordered_members(id);
         let number = members.iter().position(|member| *member == lost);
         let (Some(number), Some(dev)) = (number, self.drives.usable(spare.drive)) else {
@@ -149,11 +165,14 @@ impl Engine {
         // After success or failure, nothing is on its way to the zone when it is used again.
         let landed = copy.landed(0).await;
         let blocks = copy.next;
-        result?;
+        let unread = result?;
         landed?;
+        if let Some(error) = unread {
+            return Ok(Err(error));
+        }
         // Its drive goes on while the next set is read: a flush here would leave it idle in between.
-        self.superblock.unflushed.borrow_mut().insert(spare.drive);
-        Ok(Blocks(u64::from(blocks)).bytes())
+        self.superblock.unflushed.add([spare.drive]);
+        Ok(Ok(Blocks(u64::from(blocks)).bytes()))
     }
 
     async fn copy_failed(&self, drive: crate::types::DriveId, error: DeviceError) -> Error {
@@ -165,7 +184,8 @@ impl Engine {
 }
 
 impl Copy<'_> {
-    async fn all(&mut self, digest: &Digest) -> Result<()> {
+    /// Why something cannot be read for now, if that is so.
+    async fn all(&mut self, digest: &Digest) -> Result<Option<Error>> {
         let opened = self.engine.rt.unix_time().nanos;
         let (drive, drive_id) = (self.spare.drive, self.engine.drives.own_id(self.spare.drive));
         let head = SetHead { set: self.id, member: self.number as u8, drive, opened, drive_id };
@@ -179,10 +199,14 @@ impl Copy<'_> {
         let mut items = digest.items.iter();
         while let (Some(read), Some(item)) = (reads.next().await, items.next()) {
             self.engine.running()?;
-            let frames = self.frames(item, read?);
+            let fragment = match read {
+                Ok(fragment) => fragment,
+                Err(error) => return Ok(Some(error)),
+            };
+            let frames = self.frames(item, fragment);
             self.write(item.block, frames).await?;
         }
-        self.digest(digest).await
+        self.digest(digest).await.map(|()| None)
     }
 
     fn payload(&self) -> Payload {
@@ -208,13 +232,10 @@ impl Copy<'_> {
                 let id = FragmentId { stamp: marker.stamp, set: self.id, fragment: number }.chunk();
                 match fragment {
                     Fragment::None => {}
-                    Fragment::Lost(length) => {
-                        let blocks = sliced_record_blocks(u64::from(length));
-                        frames.push(AlignedBuf::zeroed(blocks).freeze());
-                    }
-                    Fragment::Whole(bytes) => {
+                    Fragment::Some { bytes, lost } => {
                         let pool = &self.engine.framing.pool;
-                        frames.extend(self.payload().frame(&place, marker.stamp, id, bytes, pool));
+                        let whole = self.payload().frame(&place, marker.stamp, id, bytes, pool);
+                        frames.extend(if lost.is_empty() { whole } else { without(&whole, &lost) });
                     }
                 }
                 frames
@@ -271,9 +292,29 @@ impl Copy<'_> {
 /// Fragment that belongs behind a marker.
 enum Fragment {
     None,
-    Whole(Bytes),
-    /// Nothing gives it back: its place is filled with zeros, which pass no check.
-    Lost(u32),
+    /// Nothing gives the slices with those numbers back: their places are filled with zeros, which pass no check.
+    Some {
+        bytes: Bytes,
+        lost: BTreeSet<u32>,
+    },
+}
+
+/// A fragment's record with zeros for those slices.
+fn without(record: &[Bytes], lost: &BTreeSet<u32>) -> Vec<Bytes> {
+    let length = record.iter().map(Bytes::len).sum::<usize>();
+    let mut bytes = AlignedBuf::zeroed(Blocks::holding(length as u64));
+    let mut at = 0;
+    for piece in record {
+        bytes[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    }
+    for number in lost {
+        let place = slice_place(*number);
+        if let Some(slice) = bytes.get_mut(place.start..place.end.min(length)) {
+            slice.fill(0);
+        }
+    }
+    vec![bytes.freeze()]
 }
 
 /// Reads what belongs into the new member.
@@ -294,15 +335,7 @@ impl MemberReader {
         if length == 0 {
             return Ok(Fragment::None);
         }
-        let place = PartPlace {
-            set: self.id,
-            block: marker.fragments_at(item.block),
-            stamp: marker.stamp,
-            segment_length: marker.shape.length(),
-            at: 0,
-            length: marker.shape.length(),
-            last: false,
-        };
+        let place = whole_segment(self.id, item, marker);
         let rotation = self.engine.framing.rotation;
         let number = rotation.fragment_of(self.number, place.block);
         let members = rotation.in_order(self.members.clone(), place.block);
@@ -310,28 +343,29 @@ impl MemberReader {
             Source { drives: &self.engine.drives, paces: &self.engine.paces, members: &members, place: &place, shape };
         let mut faults = Vec::new();
         if let Some(bytes) = self.payload.fragment(&self.engine.framing, &source, number, &mut faults).await {
-            return Ok(Fragment::Whole(bytes));
+            return Ok(Fragment::Some { bytes, lost: BTreeSet::new() });
         }
         let error = self.engine.unreadable(&place, &faults);
-        if self.may_come_back(item).await {
+        let columns = source.columns(&self.engine.framing.coder, number, &(0..length)).await;
+        if self.may_come_back(&columns, &members) {
             return Err(error);
         }
-        tracing::error!(%error, "a segment is lost; what else its zone set holds is kept");
-        Ok(Fragment::Lost(length))
+        if !columns.lost.is_empty() {
+            tracing::error!(%error, slices = columns.lost.len(), "a segment is lost in part; what else its zone set holds is kept");
+        }
+        Ok(Fragment::Some { bytes: columns.bytes.into(), lost: columns.lost })
     }
 
-    /// True if some member may give back later the bytes that it does not give now: it is away, or cannot be read.
-    /// (AS-REPLACE-3)
-    async fn may_come_back(&self, item: &DigestItem) -> bool {
-        let engine = &self.engine;
-        for (number, member) in self.members.iter().enumerate() {
-            let is_there = engine.drives.usable(member.drive).is_some();
-            // A member that was lost for good, and is replaced for that, does not come back.
-            let counts = number != self.number || is_there;
-            if counts && (!is_there || engine.verify_member(number, *member, item).await.is_err()) {
-                return true;
+    /// True if some member may give back later the bytes that it does not give now: it is away and was not given up, or
+    /// cannot be read. (AS-REPLACE-3)
+    fn may_come_back(&self, columns: &Columns, members: &[Member]) -> bool {
+        columns.unread.iter().filter_map(|fragment| members.get(*fragment)).any(|member| {
+            let own = self.members.get(self.number) == Some(member);
+            match self.engine.drives.usable(member.drive) {
+                Some(_) => true,
+                // A member that was lost for good, and is replaced for that, does not come back.
+                None => !own && self.engine.is_away(member),
             }
-        }
-        false
+        })
     }
 }

@@ -266,17 +266,19 @@ impl Engine {
             rests.rest().await;
             let count = good.iter().filter(|good| **good).count();
             verified.bytes += Blocks(u64::from(item.end() - item.block)).bytes() * count as u64;
-            let needed = if matches!(item.body, ItemBody::Segment(_)) { self.code.data() } else { 1 };
-            if count < needed {
+            let failing = members.iter().zip(&good).filter(|(_, good)| !**good).map(|(member, _)| *member);
+            let bad = match &item.body {
+                ItemBody::Segment(marker) if count < self.code.data() => {
+                    let segment = self.look_at_rows(id, &members, item, marker).await;
+                    verified.lacks.extend(self.what_lacks(&segment)?);
+                    segment.mendable(failing)
+                }
                 // Another zone in its place would have nothing to hold.
-                let away = members.iter().filter(|member| self.is_away(member)).count();
-                let found = self.what_lives_in(id, item)?;
-                verified.lacks.extend(found.into_iter().map(|finding| (finding, count + away >= needed)));
-                continue;
-            }
+                ItemBody::Tombstones { .. } if count == 0 => continue,
+                _ => failing.collect(),
+            };
             let there = |member: &Member| self.drives.usable(member.drive).is_some();
-            let bad = members.iter().zip(&good).filter(|(member, good)| !**good && there(member));
-            let bad: Vec<_> = bad.map(|(member, _)| *member).collect();
+            let bad: Vec<Member> = bad.into_iter().filter(there).collect();
             if !bad.is_empty() {
                 let names: Names = self.live_parts(id, item)?.into_iter().map(|part| part.name.clone()).collect();
                 bad.into_iter()
@@ -355,17 +357,8 @@ impl Engine {
         join_all(checks).await.into_iter().map(|found| matches!(found, Ok(Some(())))).collect()
     }
 
-    /// Losses of objects in an item.
-    fn what_lives_in(&self, id: SetId, item: &DigestItem) -> Result<Vec<Finding>> {
-        let lost = |part: &Part| {
-            let what = format!("{} bytes from byte {} on ({id}, block {})", part.length, part.offset, item.block);
-            Ok(Finding::of(self.named(&part.name)?, what))
-        };
-        self.live_parts(id, item)?.into_iter().map(lost).collect()
-    }
-
     /// Parts of objects in an item that the index has there.
-    fn live_parts<'a>(&self, id: SetId, item: &'a DigestItem) -> Result<Vec<&'a Part>> {
+    pub(crate) fn live_parts<'a>(&self, id: SetId, item: &'a DigestItem) -> Result<Vec<&'a Part>> {
         let ItemBody::Segment(marker) = &item.body else { return Ok(Vec::new()) };
         let mut live = Vec::new();
         for part in &marker.parts {
@@ -391,6 +384,7 @@ impl Engine {
         told: &Told<RebuildProgress>,
     ) -> Result<usize> {
         let _one = self.membership.turn.lock().await;
+        self.running()?;
         let count = bad.len();
         self.close_if_open(id).await;
         let Survey { spares, .. } = self.survey().await?;

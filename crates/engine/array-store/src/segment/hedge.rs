@@ -23,7 +23,7 @@ use shingle_erasure::Coder;
 use shingle_record::SLICE_SIZE;
 use shingle_runtime::Instant;
 
-use super::read::{Fault, Source};
+use super::read::{Fault, FaultKind, Source};
 use super::shape::Piece;
 use crate::pace::{Answer, Ticket};
 use crate::types::DriveId;
@@ -229,7 +229,8 @@ impl Source<'_> {
                 }
             }
             if flights.drives().next().is_none() {
-                return (None, faults);
+                let found = self.slice_by_slice(coder, wanted, &wide, &faults).await;
+                return (found, faults);
             }
             match flights.look().await {
                 Seen::Answered(_, number, answer) => {
@@ -254,10 +255,24 @@ impl Source<'_> {
         good.sort_unstable_by_key(|(number, _)| *number);
         let present: Vec<(usize, &[u8])> = good.iter().map(|(number, bytes)| (*number, &**bytes)).collect();
         let made = coder.borrow_mut().reconstruct(&present, &[wanted.fragment]);
-        let Some(mut bytes) = made.ok().and_then(|mut made| made.pop()) else { return (None, faults) };
-        bytes.drain(..(range.start - wide.start) as usize);
-        bytes.truncate(range.len());
-        (Some(bytes), faults)
+        let bytes = made.ok().and_then(|mut made| made.pop());
+        (bytes.map(|bytes| narrowed(bytes, &wide, range)), faults)
+    }
+
+    /// The same where no fragments enough are whole in that range. (AS-READ-3)
+    async fn slice_by_slice(
+        &self,
+        coder: &RefCell<Coder>,
+        wanted: &Piece,
+        wide: &Range<u32>,
+        faults: &[Fault],
+    ) -> Option<Vec<u8>> {
+        // Of drives that are not there no slice can be had either.
+        if faults.iter().all(|fault| fault.kind == FaultKind::Away) {
+            return None;
+        }
+        let columns = self.columns(coder, wanted.fragment, wide).await;
+        columns.lost.is_empty().then(|| narrowed(columns.bytes, wide, &wanted.range))
     }
 
     /// A piece that failed or is late: computed from others, or as it comes, whichever is sooner.
@@ -324,6 +339,13 @@ enum Own {
 fn widened(range: &Range<u32>) -> Range<u32> {
     let slice = SLICE_SIZE as u32;
     range.start / slice * slice..range.end.next_multiple_of(slice)
+}
+
+/// The bytes of a range, of those of a wider one.
+fn narrowed(mut bytes: Vec<u8>, wide: &Range<u32>, range: &Range<u32>) -> Vec<u8> {
+    bytes.drain(..(range.start - wide.start) as usize);
+    bytes.truncate(range.len());
+    bytes
 }
 
 /// The part of a piece that was read which is that range of its fragment.

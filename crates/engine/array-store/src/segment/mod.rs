@@ -1,5 +1,6 @@
 //! Segments: their shape, their writing, their reading.
 
+mod columns;
 mod frames;
 mod framing;
 mod hedge;
@@ -9,6 +10,7 @@ mod read;
 mod rotation;
 mod shape;
 
+pub(crate) use columns::{Columns, Rows};
 pub(crate) use frames::{FrameContext, fragment_frames};
 pub(crate) use framing::Framing;
 pub(crate) use payload::Payload;

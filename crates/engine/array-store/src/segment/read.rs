@@ -5,13 +5,14 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
 use shingle_base::{Blocks, BufferPool, ChunkId, Lba};
 use shingle_erasure::Coder;
 use shingle_record::{SlicePlan, extract, slices};
-use shingle_zoned::{DeviceError, ZonedDevice};
+use shingle_zoned::{DeviceError, DeviceResult, ZonedDevice};
 
 use super::shape::{Piece, Shape};
 use crate::drives::Drives;
@@ -86,21 +87,40 @@ impl Source<'_> {
     }
 
     /// The blocks that hold a range of a fragment's bytes, unless the last deadline passes: there are others.
-    async fn blocks(&self, fragment: usize, range: &Range<u32>) -> Result<Bytes, Fault> {
-        let (ticket, answer) = self.ask(fragment, range)?;
-        let patience = self.paces.last_deadline(self.blocks_of(range));
-        let rt = self.paces.runtime();
-        match select(answer, Box::pin(rt.sleep(patience))).await {
-            Either::Left((answer, _)) => answer.map_err(|error| self.device_fault(fragment, error)),
-            Either::Right(_) => {
-                ticket.is_late(rt.now());
+    pub(super) async fn blocks(&self, fragment: usize, range: &Range<u32>) -> Result<Bytes, Fault> {
+        let away = || self.fault(fragment, FaultKind::Away, "the drive is not there".into());
+        let (dev, at, blocks) = self.extent(fragment, range).ok_or_else(away)?;
+        let (patience, answer) = self.answer(self.members[fragment].drive, dev, at, blocks).await;
+        match answer {
+            Some(answer) => answer.map_err(|error| self.device_fault(fragment, error)),
+            None => {
                 let why = format!("the drive did not answer in {patience:?}");
                 Err(self.fault(fragment, FaultKind::Away, why))
             }
         }
     }
 
-    fn plan(&self, range: &Range<u32>) -> SlicePlan {
+    /// A drive's answer, `None` if the last deadline passes first; and that deadline.
+    pub(super) async fn answer(
+        &self,
+        drive: DriveId,
+        dev: Rc<dyn ZonedDevice>,
+        at: Lba,
+        blocks: Blocks,
+    ) -> (Duration, Option<DeviceResult<Bytes>>) {
+        let (ticket, answer) = self.paces.read(drive, dev, at, blocks);
+        let patience = self.paces.last_deadline(blocks);
+        let rt = self.paces.runtime();
+        match select(answer, Box::pin(rt.sleep(patience))).await {
+            Either::Left((answer, _)) => (patience, Some(answer)),
+            Either::Right(_) => {
+                ticket.is_late(rt.now());
+                (patience, None)
+            }
+        }
+    }
+
+    pub(super) fn plan(&self, range: &Range<u32>) -> SlicePlan {
         SlicePlan::new(self.shape.fragment_length(), range.start, range.len() as u32)
     }
 
@@ -190,7 +210,7 @@ impl Source<'_> {
         Some(bytes)
     }
 
-    fn chunk(&self, fragment: usize) -> ChunkId {
+    pub(super) fn chunk(&self, fragment: usize) -> ChunkId {
         FragmentId { stamp: self.place.stamp, set: self.place.set, fragment: fragment as u8 }.chunk()
     }
 }

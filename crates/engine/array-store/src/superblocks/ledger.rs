@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tokio::sync::Mutex;
 
+use super::unflushed::Unflushed;
 use super::{Superblocks, copies};
 use crate::drives::Drives;
 use crate::error::{Error, Result};
@@ -31,9 +32,11 @@ pub(crate) struct Ledger {
     saved: Cell<u64>,
     /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
     /// flushed before a superblock names them.
-    pub(crate) unflushed: RefCell<BTreeSet<DriveId>>,
+    pub(crate) unflushed: Unflushed,
     /// Failed drives that a superblock names.
     pub(crate) recorded: RefCell<BTreeSet<DriveId>>,
+    /// Own ids of the drives whose loss was accepted when the array was opened. (AS-LOSS-3)
+    pub(crate) accepted: RefCell<BTreeSet<u64>>,
     /// A superblock says that the index was left clean: none may follow.
     pub(crate) closed: Cell<bool>,
 }
@@ -53,8 +56,9 @@ impl Ledger {
             copies: Cell::new(newest.copies),
             replaced: Cell::new(0),
             saved: Cell::new(0),
-            unflushed: RefCell::default(),
+            unflushed: Unflushed::default(),
             recorded: RefCell::new(recorded),
+            accepted: RefCell::default(),
             closed: Cell::new(false),
         }
     }

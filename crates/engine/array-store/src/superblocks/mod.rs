@@ -23,6 +23,7 @@ mod keeper;
 mod ledger;
 mod read;
 pub(crate) mod saying;
+mod unflushed;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

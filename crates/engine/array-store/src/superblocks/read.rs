@@ -14,6 +14,10 @@ use crate::format::{Assembly, Base, SUPERBLOCK, SUPERBLOCK_PIECE, Superblock, Tr
 /// Blocks that are read at once, where records lie one behind the other.
 const AHEAD: u64 = 512;
 
+/// Unreadable blocks of a zone behind which nothing of it is read: a drive may take seconds for each try, and all drives are
+/// waited for. It hides its superblocks then. (AS-GATHER-3)
+const UNREADABLE_MAX: usize = 32;
+
 /// A superblock on a drive that verifies by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tip {
@@ -62,7 +66,7 @@ fn expect(zone: ZoneId, block: u32) -> Expect {
 /// # Errors
 /// `Format` for a version that is not read; or the loss of the drive.
 pub(crate) async fn tips_of(dev: &Rc<dyn ZonedDevice>, zones: [&ZoneInfo; 2], all: bool) -> Result<Tips> {
-    let mut tips = Tips::default();
+    let (mut tips, mut hiding) = (Tips::default(), Vec::new());
     for (which, zone) in zones.into_iter().enumerate() {
         let end = zone.written.0 as u32;
         let last = if all || end == 0 { None } else { last_in(dev, which, zone.zone, end).await? };
@@ -71,11 +75,14 @@ pub(crate) async fn tips_of(dev: &Rc<dyn ZonedDevice>, zones: [&ZoneInfo; 2], al
             None => {
                 let (found, hidden) = walk(dev, which, zone.zone, end, all).await?;
                 tips.found.extend(found);
-                tips.hidden |= hidden;
+                hiding.extend(hidden.then_some(which));
             }
         }
     }
     tips.found.sort_by_key(|tip| tip.generation);
+    // A zone is gone on with only as long as it has the newest: all of the other one is older.
+    let newest = tips.found.last().map(|tip| tip.which);
+    tips.hidden = hiding.into_iter().any(|zone| newest == Some(zone) || tips.found.iter().all(|tip| tip.which != zone));
     Ok(tips)
 }
 
@@ -95,12 +102,17 @@ async fn last_in(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32
 /// Goes from record to record. Returns true if something behind the last superblock could not be read.
 async fn walk(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32, all: bool) -> Result<(Vec<Tip>, bool)> {
     let mut headers = Vec::new();
-    let (mut block, mut unreadable) = (0, None);
+    let (mut block, mut unreadable, mut failed) = (0, None, 0);
     while block < end {
+        if failed == UNREADABLE_MAX {
+            unreadable = Some(end);
+            break;
+        }
         let header = match read(dev, zone, block, 1).await? {
             Read::Bytes(bytes) => Header::decode(&bytes, &expect(zone, block)).ok(),
             Read::Unreadable => {
                 unreadable = Some(block);
+                failed += 1;
                 None
             }
         };
@@ -108,13 +120,19 @@ async fn walk(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32, a
         block = block.saturating_add(blocks);
         headers.extend(header.filter(|header| header.kind == SUPERBLOCK && block <= end));
     }
-    let mut tips = Vec::new();
+    let (mut tips, mut failed) = (Vec::new(), 0);
     // The newest that verifies; what is torn lies behind it.
     while let Some(header) = headers.pop() {
         let place = header.place;
+        if failed == UNREADABLE_MAX {
+            break;
+        }
         match read(dev, zone, place.block, header.blocks().0).await? {
             Read::Bytes(bytes) => tips.extend(tip(which, &header, &bytes)?.map(|(tip, _)| tip)),
-            Read::Unreadable => unreadable = unreadable.max(Some(place.block)),
+            Read::Unreadable => {
+                unreadable = unreadable.max(Some(place.block));
+                failed += 1;
+            }
         }
         if !all && !tips.is_empty() {
             break;

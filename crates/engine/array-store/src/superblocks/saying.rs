@@ -1,6 +1,7 @@
 //! Writing the superblock of an open array, as things are now. (AS-SB-1, AS-EVICT-1)
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use shingle_base::StoreId;
 use shingle_erasure::Code;
@@ -80,18 +81,25 @@ impl Engine {
     /// (AS-SET-1). Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
         loop {
-            let drives = std::mem::take(&mut *self.superblock.unflushed.borrow_mut());
-            if drives.is_empty() {
+            let due = self.superblock.unflushed.due();
+            if due.is_empty() {
                 return Ok(());
             }
-            for (drive, error) in self.drives.flush(drives).await {
-                if !is_lost(&error) {
-                    self.superblock.unflushed.borrow_mut().insert(drive);
-                    return Err(Error::device(format!("flushing {}", self.drives.name(drive)), error));
+            let mut failed: BTreeMap<_, _> = self.drives.flush(due.drives()).await.into_iter().collect();
+            let mut refused = None;
+            for drive in due.drives() {
+                match failed.remove(&drive) {
+                    Some(error) if !is_lost(&error) => {
+                        refused = Some((drive, error));
+                        continue;
+                    }
+                    Some(_) if self.drives.fail(drive) => self.membership.changed.notify_waiters(),
+                    _ => {}
                 }
-                if self.drives.fail(drive) {
-                    self.membership.changed.notify_waiters();
-                }
+                self.superblock.unflushed.is_done(&due, drive);
+            }
+            if let Some((drive, error)) = refused {
+                return Err(Error::device(format!("flushing {}", self.drives.name(drive)), error));
             }
         }
     }

@@ -134,9 +134,13 @@ fn damage_is_found_beside_clients_too() {
         store.0.index().unwrap().for_parts_behind(None, usize::MAX, look).unwrap();
         let named = |finding: &Finding| finding.objects.first.iter().map(|name| name.words.clone()).collect::<Vec<_>>();
         let members = store.0.sets.get(id).unwrap().ordered_members(id);
-        for (number, member) in members.iter().take(2).enumerate() {
-            let flipped = FaultRule { trigger: Trigger::Zone(CommandKind::Read, member.zone), fault: Fault::BitFlip };
-            devices[usize::from(member.drive.0)].set_faults(Faults::new([flipped]));
+        for number in 0..2 {
+            // Bits that flip in two fragments lie in different rows: both are there. Of two that are not read nothing is.
+            let fault = if number == 0 { Fault::BitFlip } else { Fault::ReadError };
+            for member in &members[..=number] {
+                let fails = FaultRule { trigger: Trigger::Zone(CommandKind::Read, member.zone), fault };
+                devices[usize::from(member.drive.0)].set_faults(Faults::new([fails]));
+            }
             let report = store.check_gently(false, |_| ()).await.unwrap();
             assert_eq!((report.repairable.len(), report.lost.is_empty()), (number + 1, number == 0), "{report:?}");
             for finding in report.repairable.iter().filter(|_| number == 0) {

@@ -386,3 +386,84 @@ fn what_a_power_cut_tore_is_not_forgotten_while_its_drive_is_away() {
         });
     }
 }
+
+/// AS-EXAM-3: a set that received writes cannot be read, its loss is accepted, and a kill follows. With its heads readable again it
+/// is not taken for one of which all counts: a torn overwrite takes nothing's place.
+#[test]
+fn a_set_that_nobody_judged_ends_where_the_snapshot_does() {
+    let (images, members, end) = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        store.snapshot().await.unwrap();
+        let version = store.head(b"o").unwrap().version.0 + 1;
+        orphan(&store.0, version, 0, bytes(2, 19_000), Some(19_000)).await;
+        let open = store.0.allocator.look(|open| (open.id, open.next));
+        let (id, end) = open.into_iter().max_by_key(|(_, next)| *next).unwrap();
+        (crash(&devices), store.0.sets.get(id).unwrap().members(), end)
+    });
+    // The last item reached one drive whole.
+    for member in &members[1..] {
+        let image = &images[usize::from(member.drive.0)];
+        let at = image.zone(member.zone).start + Blocks(u64::from(end) - 1);
+        image.corrupt(at, |bytes| bytes[50] ^= 1);
+    }
+    let images = Sim::new(2).run(move |rt| async move {
+        let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        for member in &members {
+            let device = &devices[usize::from(member.drive.0)];
+            let at = images[usize::from(member.drive.0)].zone(member.zone).start;
+            device.medium().fail_reads(at, Blocks(1), None);
+        }
+        let plain = Options { background: false, available_sets: 3, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, plain.clone()).await;
+        assert!(opened.is_err(), "the case is not met");
+        let accepting = Options { accept_loss: true, ..plain };
+        let (store, _) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, accepting).await.unwrap();
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000));
+        crash(&devices)
+    });
+    images.iter().for_each(MemoryDevice::heal);
+    Sim::new(3).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        assert!(store.get("o").await.unwrap() == bytes(1, 19_000), "the torn version counts");
+    });
+}
+
+/// AS-REC-7: sets that were open when the array was closed, and more of them than this opening writes to. Its superblock cannot be
+/// written: it is refused, and nothing was written to any set.
+#[test]
+fn an_opening_without_a_superblock_of_its_own_writes_nothing() {
+    let images = Sim::new(1).run(|rt| async move {
+        let media: Vec<_> = (0..3).map(|_| MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12))).collect();
+        let devices: Vec<SimDevice> = media.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let options = FormatOptions { segment_length: 20_000, ..FormatOptions::new(Code::new(2, 1).unwrap()) };
+        format(&rt, &named(&devices), &options).await.unwrap();
+        let options = Options { background: false, open_sets: Some(4), ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await;
+        let (store, _) = opened.unwrap();
+        let mut puts: Vec<_> = (0..4).map(|number| store.begin_put(format!("o{number}")).unwrap()).collect();
+        for put in &mut puts {
+            put.write(bytes(1, 30_000)).await.unwrap();
+        }
+        rt.sleep(Duration::from_millis(5)).await;
+        assert_eq!(store.0.sets.count(SetState::Open), 4, "the case is not met");
+        store.close().await.unwrap();
+        devices.iter().map(SimDevice::image).collect::<Vec<_>>()
+    });
+    Sim::new(2).run(move |rt| async move {
+        let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let refuse = [ZoneId(0), ZoneId(1)]
+            .map(|zone| FaultRule { trigger: Trigger::Zone(CommandKind::Write, zone), fault: Fault::CommandError });
+        devices.iter().for_each(|device| device.set_faults(Faults::new(refuse)));
+        let plain = Options { background: false, available_sets: 3, ..Options::default() };
+        let opened = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, plain).await;
+        assert!(opened.is_err(), "the case is not met");
+        rt.sleep(Duration::from_secs(1)).await;
+        for (device, before) in devices.iter().zip(&images) {
+            let after = device.image();
+            for zone in (2..14).map(ZoneId) {
+                assert_eq!(after.zone(zone).written, before.zone(zone).written, "{zone} was written to");
+            }
+        }
+    });
+}

@@ -13,7 +13,7 @@ async fn joined(rt: &Runtime) -> (Vec<SimDevice>, ArrayStore) {
     store.0.replenish(&DriveSet::EMPTY).await.unwrap();
     let fourth = SimDevice::new(rt, &MemoryDevice::new(Geometry::hm_smr(Blocks(60), 14, 0, 12)));
     let drive = &named(std::slice::from_ref(&fourth))[0];
-    let (entry, _) = prepare(drive, 77).await.unwrap();
+    let (entry, _) = prepare(drive, 77, || Ok(())).await.unwrap();
     store.0.drives.join(entry, drive.dev.clone(), &store.0.sets.named_drives()).unwrap();
     store.0.write_superblock_everywhere().await.unwrap();
     devices.push(fourth);

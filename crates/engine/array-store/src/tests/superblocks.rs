@@ -217,3 +217,90 @@ fn what_fails_superblocks_of_many_drives_leaves_them_the_ones_they_have() {
         });
     }
 }
+
+/// Four drives, with superblocks in both zones of some: written until `enough` says so of the first drive's zones.
+async fn with_superblocks(rt: &Runtime, enough: impl Fn([u64; 2]) -> bool) -> Vec<SimDevice> {
+    let devices = four(rt, false).await;
+    let store = open_small(rt, &devices).await;
+    for number in 1..200 {
+        change(&store.0, &mut Random::new(number));
+        store.0.write_superblock(None).await.unwrap();
+        let image = devices[0].image();
+        if enough([0, 1].map(|zone| image.zone(ZoneId(zone)).written.0)) {
+            return devices;
+        }
+    }
+    panic!("the case is not met");
+}
+
+/// AS-GATHER-3: the last block of the zone that a drive went on from cannot be read. What lies there is older than the drive's newest
+/// superblock, and hides nothing.
+#[test]
+fn a_bad_block_in_a_drives_older_superblock_zone_hides_nothing() {
+    Sim::new(1).run(|rt| async move {
+        let devices = with_superblocks(&rt, |[first, second]| first > 50 && second > 4).await;
+        let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+        let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let whole = look_at(&named(&devices)).await.unwrap();
+        let mut met = 0;
+        for ((seen, image), device) in whole.drives.iter().zip(&images).zip(&devices) {
+            let zone = image.zone(ZoneId(1 - seen.newest.unwrap() as u32));
+            if zone.written > Blocks(0) {
+                met += 1;
+                device.medium().fail_reads(zone.start + Blocks(zone.written.0 - 1), Blocks(1), None);
+            }
+        }
+        assert!(met > 1, "{met} drives have an older zone");
+        let found = look_at(&named(&devices)).await.unwrap();
+        assert_eq!(found.superblock.generation, whole.superblock.generation);
+        assert!(found.drives.iter().all(|drive| !drive.hidden), "it hides a superblock");
+        let options = Options { background: false, ..Options::default() };
+        let (_, report) = ArrayStore::open(&rt, &named(&devices), &IndexPlace::Memory, options).await.unwrap();
+        assert_eq!(report.damage, Vec::<String>::new());
+    });
+}
+
+/// AS-GATHER-3: a zone of superblocks of which hardly a block can be read is not gone through to its end.
+#[test]
+fn a_superblock_zone_that_cannot_be_read_is_soon_left() {
+    Sim::new(1).run(|rt| async move {
+        let devices = with_superblocks(&rt, |[first, _]| first > 50).await;
+        let images: Vec<_> = devices.iter().map(SimDevice::image).collect();
+        let devices: Vec<SimDevice> = images.iter().map(|medium| SimDevice::new(&rt, medium)).collect();
+        let newest = look_at(&named(&devices)).await.unwrap().superblock.generation;
+        let zone = images[0].zone(ZoneId(0));
+        devices[0].medium().fail_reads(zone.start, zone.written, None);
+        let before = devices[0].counts().commands;
+        let found = look_at(&named(&devices)).await.unwrap();
+        assert_eq!(found.superblock.generation, newest, "other drives have it");
+        let commands = devices[0].counts().commands - before;
+        assert!(commands < 110, "{commands} commands");
+        assert!(found.drives.iter().all(|drive| drive.hidden == (drive.given == 0) || drive.newest.is_none()));
+    });
+}
+
+/// AS-SB-5: nobody waits any more for a superblock while it makes the drives durable that the next ones rely on. Those make them
+/// durable: also the one drive of four that gets no copy, and so no flush for that.
+#[test]
+fn a_superblock_that_is_dropped_on_its_way_leaves_drives_to_be_flushed() {
+    Sim::new(1).run(|rt| async move {
+        let devices = four(&rt, true).await;
+        let store = open_small(&rt, &devices).await;
+        let engine = store.0.clone();
+        let all: Vec<DriveId> = engine.drives.ids();
+        engine.superblock.unflushed.add(all);
+        let mut dropped = Box::pin(engine.write_superblock(None));
+        assert!(dropped.as_mut().now_or_never().is_none(), "nothing was waited for");
+        drop(dropped);
+        rt.sleep(Duration::from_secs(1)).await;
+        let flushed = Rc::new(RefCell::new(vec![false; 4]));
+        for (number, device) in devices.iter().enumerate() {
+            let flushed = flushed.clone();
+            device.on_command(move |command, _| {
+                flushed.borrow_mut()[number] |= command.kind == CommandKind::Flush;
+            });
+        }
+        engine.write_superblock(None).await.unwrap();
+        assert_eq!(*flushed.borrow(), [true; 4]);
+    });
+}

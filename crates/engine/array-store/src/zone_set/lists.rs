@@ -212,11 +212,15 @@ impl Lists {
         look(&self.groups.borrow())
     }
 
-    /// Zones that the set with the fewest left lacks, of those that may hold something.
-    pub(super) fn most_lacking(&self, lost: impl IntoIterator<Item = DriveId>) -> usize {
+    /// Zones that the set with the fewest left lacks, of those that may hold something and whose drives `count`.
+    pub(super) fn most_lacking(
+        &self,
+        lost: impl IntoIterator<Item = DriveId>,
+        count: impl Fn(&DriveSet) -> bool,
+    ) -> usize {
         let lost: DriveSet = lost.into_iter().collect();
         let groups = self.groups.borrow();
-        let holding = groups.iter().filter(|(_, group)| group.may_hold());
+        let holding = groups.iter().filter(|(drives, group)| group.may_hold() && count(drives));
         holding.map(|(drives, _)| drives.common(&lost) as usize).max().unwrap_or(0)
     }
 

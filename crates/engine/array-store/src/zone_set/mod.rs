@@ -278,9 +278,13 @@ impl SetTable {
         self.shared.lists.with_groups(look)
     }
 
-    /// Zones that the set with the fewest left lacks, of those that may hold something.
-    pub(crate) fn most_lacking(&self, lost: impl IntoIterator<Item = DriveId>) -> usize {
-        self.shared.lists.most_lacking(lost)
+    /// Zones that the set with the fewest left lacks, of those that may hold something and whose drives `count`.
+    pub(crate) fn most_lacking(
+        &self,
+        lost: impl IntoIterator<Item = DriveId>,
+        count: impl Fn(&DriveSet) -> bool,
+    ) -> usize {
+        self.shared.lists.most_lacking(lost, count)
     }
 
     /// Drives of sets that may hold something.

@@ -150,14 +150,16 @@ impl ZoneSet {
         });
     }
 
-    /// The same where too much of it is unreadable to say what it holds.
-    pub(crate) fn found_damaged(&self) {
+    /// The same where too much of it is unreadable to say what it holds; nothing from `end` on counts, also if it can be read
+    /// again.
+    pub(crate) fn found_damaged(&self, end: u32) {
         self.step(|life| {
             let held = match life {
                 Life::Available => Held::default(),
                 Life::Found(held) | Life::Ended(Ended { held, .. }) => held,
                 other => return Err(other),
             };
+            let held = Held { end: held.end.min(end), ..held };
             Ok(Life::Ended(Ended { full: Full::Closed, held, stuck: true }))
         });
     }

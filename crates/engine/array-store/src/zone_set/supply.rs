@@ -63,7 +63,7 @@ impl Engine {
         for set in &clean {
             set.offer();
             // Their emptiness is durable first: else recovery would find long deleted data there.
-            self.superblock.unflushed.borrow_mut().extend(set.members().iter().map(|member| member.drive));
+            self.superblock.unflushed.add(set.members().iter().map(|member| member.drive));
         }
         // Nobody may open them before that is durable (AS-SET-1).
         let written = self.write_superblock(None).await;

@@ -112,7 +112,7 @@ fn check(table: &SetTable, lost: &[DriveId], about: &str) {
     let holding = |mark: &Mark| !matches!(mark.list, List::Empty | List::Unusable);
     let lacking =
         all.iter().filter(|(_, mark)| holding(mark)).map(|(_, mark)| mark.drives.common(&lost_drives) as usize);
-    assert_eq!(table.most_lacking(lost.iter().copied()), lacking.max().unwrap_or(0), "{about}");
+    assert_eq!(table.most_lacking(lost.iter().copied(), |_| true), lacking.max().unwrap_or(0), "{about}");
 }
 
 /// AS-LIST-1: whatever becomes of sets, and wherever they go, their lists say the same as a look at all of them.

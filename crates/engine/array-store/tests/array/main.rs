@@ -3,6 +3,7 @@
 
 mod amplification;
 mod buffer;
+mod columns;
 mod common;
 mod crash;
 mod drives;

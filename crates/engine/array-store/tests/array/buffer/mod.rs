@@ -3,6 +3,7 @@
 mod contents;
 mod failures;
 mod full;
+mod losses;
 mod mirrors;
 
 use std::cell::{Cell, RefCell};

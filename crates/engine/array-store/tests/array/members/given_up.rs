@@ -60,6 +60,52 @@ fn more_drives_than_parity_blink_and_all_is_there_again() {
     }
 }
 
+/// AS-LOSS-3: the loss of two drives is accepted, and others blink while the array is open: it is not accepted for those, too.
+#[test]
+fn a_loss_that_is_accepted_is_not_that_of_drives_that_blink_later() {
+    for blinking in [2, 3] {
+        let left = Sim::new(blinking).run(move |rt| async move {
+            let devices = powered(&rt, &fresh(8));
+            let (store, _) = open(&rt, &named(&devices), plain()).await.unwrap();
+            for number in 0..40 {
+                put(&store, &format!("o{number}"), number).await;
+            }
+            devices.iter().take(2).for_each(off);
+            let accepting = Options { accept_loss: true, ..plain() };
+            let (store, _) = open(&rt, &named(&devices)[2..], accepting).await.unwrap();
+            for number in 0..10 {
+                put(&store, &format!("later{number}"), number).await;
+            }
+            devices.iter().skip(2).take(blinking as usize).for_each(off);
+            let mut refused = 0;
+            for number in 0..10 {
+                let done = store.put(format!("new{number}"), content((number, 15_000)), Bytes::new()).await;
+                refused += usize::from(done.is_err());
+            }
+            assert!(refused > 0, "{refused} puts of 10 were refused");
+            images(&devices)
+        });
+        Sim::new(7).run(move |rt| async move {
+            let devices = powered(&rt, &left);
+            let there = &named(&devices)[2..];
+            let seen = inspect(there).await.unwrap();
+            let out = |drives: std::ops::Range<u8>, set: &SetInspection| {
+                let is_out = |id: &DriveId| seen.drives.iter().any(|drive| drive.id == *id && !drive.in_use);
+                set.members.iter().filter(|(id, _)| drives.contains(&id.0) && is_out(id)).count()
+            };
+            for set in seen.sets.iter().filter(|set| set.state != SetState::Empty && out(0..2, set) < 2) {
+                assert!(out(0..8, set) <= 1, "{set:?} lacks more than parity makes up for: {:?}", seen.drives);
+            }
+            // Sets of before still lack the drives whose loss was accepted.
+            let accepting = Options { accept_loss: true, ..plain() };
+            let (store, _) = open(&rt, there, accepting).await.unwrap();
+            for number in 0..10 {
+                is(&store, &format!("later{number}"), number).await;
+            }
+        });
+    }
+}
+
 /// AS-EVICT-1: two drives blink while sets are made available, and no set holds anything. A superblock that calls a set available does not call
 /// more of its drives failed than parity makes up for: with all drives there the array is opened.
 #[test]
