@@ -404,6 +404,8 @@ fn an_array_is_snapshotted_opened_and_rebuilt() {
     assert!(ours(&found, "snapshot, mixed sizes") < 0.3);
     let during = ours(&found, "longest wait of a writer of small objects, during snapshots");
     assert!(during < 200.0, "writers go on: {during} ms");
+    let buffered = ours(&found, "longest wait of a writer of small objects, during snapshots, with a buffer on SSDs");
+    assert!((0.5..10.0).contains(&buffered), "the thread that makes a snapshot lets a writer wait: {buffered} ms");
 
     let found = run("smore-recovery", &mut context);
     let id = "recovery of an array, no snapshot";
