@@ -253,6 +253,8 @@ fn high_concurrency_writes() {
     };
     assert!(same(4, "") > 8.0 && same(4, ", no rotational prediction") > 3.0);
     assert!(same(1024, "") > 0.7);
+    let id = "HC-W, 1024 KiB, over CS-Ext4 on the conventional twin, same kernel, files at random";
+    assert!(ours(&found, id) > 0.9, "level with ext4 on an equal drive behind an equal kernel: {}", ours(&found, id));
     assert!(
         ours(&found, "HC-W, 1024 KiB, Linux 6.10, files in turn")
             > 1.2 * paper(&found, "HC-W, 1024 KiB, Linux 6.10, files in turn")
@@ -266,7 +268,7 @@ fn high_concurrency_reads() {
     let found = run("micro-read", &mut context());
     for size in [4, 128, 1024] {
         let row = row(&found, &format!("HC-RR, {size} KiB"));
-        assert!(row.ours.unwrap() > 0.98 * row.goal.unwrap(), "{}: {:?} and ext4 {:?}", row.id, row.ours, row.goal);
+        assert!(row.ours.unwrap() > 0.97 * row.goal.unwrap(), "{}: {:?} and ext4 {:?}", row.id, row.ours, row.goal);
     }
 }
 
