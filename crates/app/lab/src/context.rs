@@ -87,6 +87,8 @@ pub struct Context {
     pub block_trace: Option<BlockTrace>,
     /// A recording of file calls of the user's own, in place of the built-in one (`rocksdb-hmsmr`).
     pub call_trace: Option<Arc<Recording>>,
+    /// Tries every value of an input that a paper does not give; else the first one alone.
+    pub every_input: bool,
     /// The program that makes the runs.
     pub program: Program,
     /// Suppositions about the drives, beside their profiles.
@@ -102,7 +104,21 @@ impl Context {
     pub fn new(seed: u64, scale: Scale, progress: Told) -> Self {
         let (program, inputs, known) = (Program::default(), RefCell::default(), Arc::default());
         let (drive, traces, block_trace, call_trace, change) = (None, None, None, None, Change::default());
-        Self { seed, scale, progress, drive, traces, block_trace, call_trace, program, change, inputs, known }
+        let every_input = true;
+        Self {
+            seed,
+            scale,
+            progress,
+            drive,
+            traces,
+            block_trace,
+            call_trace,
+            every_input,
+            program,
+            change,
+            inputs,
+            known,
+        }
     }
 
     /// The same on a drive of the user's own.

@@ -38,6 +38,8 @@ pub struct Micro {
     pub io_bytes: u32,
     /// Bytes of a chunk; the file goes on in another one after that.
     pub chunk_bytes: u64,
+    /// Kinds of the files, which take turns.
+    pub streams: &'static [Stream],
     /// Not measured.
     pub warm_up: Duration,
     /// Measured.
@@ -47,8 +49,8 @@ pub struct Micro {
 impl Micro {
     /// The paper's, with one I/O size.
     pub fn paper(io_bytes: u32, warm_up: Duration, time: Duration) -> Self {
-        let order = Order::Turn;
-        Self { jobs: 4, depth: 4, files: 128, order, io_bytes, chunk_bytes: 255 << 20, warm_up, time }
+        let (order, streams) = (Order::Turn, &[Stream::Gc]);
+        Self { jobs: 4, depth: 4, files: 128, order, io_bytes, chunk_bytes: 255 << 20, streams, warm_up, time }
     }
 
     /// The next file of a job.
@@ -69,8 +71,9 @@ pub struct MicroResult {
     pub times: Summary,
 }
 
-/// A file: its present chunk, and the length of that.
+/// A file: its kind, its present chunk, and the length of that.
 struct File {
+    stream: Stream,
     id: Cell<ChunkId>,
     length: Cell<u64>,
     /// A file's appends follow each other.
@@ -81,7 +84,6 @@ struct Run {
     rt: Runtime,
     target: Rc<dyn ChunkTarget>,
     load: Micro,
-    stream: Stream,
     next_id: Cell<u64>,
     began: Cell<Instant>,
     bytes: Cell<u64>,
@@ -90,12 +92,11 @@ struct Run {
 }
 
 impl Run {
-    fn new(rt: &Runtime, target: Rc<dyn ChunkTarget>, load: Micro, stream: Stream) -> Rc<Self> {
+    fn new(rt: &Runtime, target: Rc<dyn ChunkTarget>, load: Micro) -> Rc<Self> {
         Rc::new(Self {
             rt: rt.clone(),
             target,
             load,
-            stream,
             next_id: Cell::new(1),
             began: Cell::new(rt.now()),
             bytes: Cell::default(),
@@ -104,14 +105,16 @@ impl Run {
         })
     }
 
-    async fn new_file(&self) -> Result<File, LabError> {
-        let id = self.new_chunk().await?;
-        Ok(File { id: Cell::new(id), length: Cell::new(0), turn: Mutex::new(()) })
+    async fn new_file(&self, number: u32) -> Result<File, LabError> {
+        let streams = self.load.streams;
+        let stream = streams[number as usize % streams.len()];
+        let id = self.new_chunk(stream).await?;
+        Ok(File { stream, id: Cell::new(id), length: Cell::new(0), turn: Mutex::new(()) })
     }
 
-    async fn new_chunk(&self) -> Result<ChunkId, LabError> {
+    async fn new_chunk(&self, stream: Stream) -> Result<ChunkId, LabError> {
         let id = ChunkId::from_u64(self.next_id.replace(self.next_id.get() + 1));
-        self.target.create(id, self.stream).await.map_err(|error| LabError(error.to_string()))?;
+        self.target.create(id, stream).await.map_err(|error| LabError(error.to_string()))?;
         Ok(id)
     }
 
@@ -145,7 +148,7 @@ impl Run {
         let _turn = file.turn.lock().await;
         if file.length.get() + bytes > self.load.chunk_bytes {
             self.target.seal(file.id.get()).await.map_err(failed)?;
-            file.id.set(self.new_chunk().await?);
+            file.id.set(self.new_chunk(file.stream).await?);
             file.length.set(0);
         }
         let began = self.rt.now();
@@ -160,18 +163,13 @@ impl Run {
 ///
 /// # Errors
 /// The first failed call.
-pub async fn write(
-    rt: &Runtime,
-    target: Rc<dyn ChunkTarget>,
-    load: Micro,
-    stream: Stream,
-) -> Result<MicroResult, LabError> {
-    let run = Run::new(rt, target, load, stream);
+pub async fn write(rt: &Runtime, target: Rc<dyn ChunkTarget>, load: Micro) -> Result<MicroResult, LabError> {
+    let run = Run::new(rt, target, load);
     let mut jobs = Vec::new();
     for _ in 0..load.jobs {
         let mut files = Vec::new();
-        for _ in 0..load.files {
-            files.push(run.new_file().await?);
+        for number in 0..load.files {
+            files.push(run.new_file(number).await?);
         }
         jobs.push(Rc::new(files));
     }
@@ -257,7 +255,7 @@ pub async fn read(
     chunks: Vec<ChunkId>,
     length: u64,
 ) -> Result<MicroResult, LabError> {
-    let run = Run::new(rt, target, load, Stream::Gc);
+    let run = Run::new(rt, target, load);
     let chunks = Rc::new(chunks);
     let workers: Vec<_> = (0..load.jobs * load.depth)
         .map(|_| {

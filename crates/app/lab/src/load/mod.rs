@@ -8,6 +8,7 @@ pub mod fitted;
 pub mod generate;
 pub mod lanes;
 pub mod latency;
+pub(crate) mod lengths;
 pub mod micro;
 pub mod mix;
 pub mod multistream;

@@ -16,6 +16,7 @@ use shingle_sim::Random;
 use tokio::sync::{Mutex, Notify};
 
 use crate::error::LabError;
+use crate::load::lengths::Lengths;
 use crate::load::table3::{DRIVES, ROWS, Row};
 use crate::load::times::{Summary, Times};
 use crate::rig::target::{ChunkTarget, TargetError, TargetState};
@@ -45,21 +46,8 @@ pub struct Class {
     pub cache: Option<u64>,
 }
 
-/// The data of a chunk of that size, which counts headers and checksums. Four chunks of 64 MiB fill a zone; one of 256 MiB
-/// is sealed a little below the zone's end, as strategy 2 asks: a chunk that fills a zone to the last block spills into
-/// the next one unless it begins at the very start.
-pub(crate) fn data_bytes(chunk_mib: u64) -> u64 {
-    let bytes = chunk_mib << 20;
-    match chunk_mib {
-        ..64 => bytes,
-        64..256 => bytes / 256 * 255 - 4096,
-        256.. => bytes / 256 * 254,
-    }
-}
-
-/// Table 3 for one drive. Chunks of at most `chunk_max` bytes, which strategy 2 of section 5.4 decides; `scale` is the
-/// share of a drive (and so of the cache before it).
-pub fn classes(chunk_max: u64, scale: f64) -> Vec<Class> {
+/// Table 3 for one drive, with chunks of these lengths; `scale` is the share of a drive (and so of the cache before it).
+pub(crate) fn classes(lengths: Lengths, scale: f64) -> Vec<Class> {
     // Two SSDs of 800 GB; data has seven times the rate of metadata.
     let cache = |row: &Row| {
         let share = if row.stream == Stream::Meta { 0.12 } else { 0.88 };
@@ -69,7 +57,7 @@ pub fn classes(chunk_max: u64, scale: f64) -> Vec<Class> {
         name: row.name,
         stream: row.stream,
         files: row.files(),
-        chunk_bytes: data_bytes(row.chunk_mib).min(chunk_max),
+        chunk_bytes: lengths.data_bytes(row.chunk_mib),
         rate: row.rate(),
         depth: row.depth(),
         cache: row.cached.then(|| cache(row)),

@@ -214,7 +214,7 @@ impl Objects {
         }
         let number = self.next.get();
         self.next.set(number + 1);
-        self.put(number, size).await?;
+        self.put(number, size, self.rt.now()).await?;
         self.live.borrow_mut().push((number, size));
         Ok(())
     }
@@ -232,11 +232,11 @@ impl Objects {
         self.store.delete(name(number)).await.map_err(lab_error)
     }
 
-    async fn put(&self, number: u64, size: u64) -> Result<(), LabError> {
+    /// Writes an object that a client has asked for since `began`.
+    async fn put(&self, number: u64, size: u64, mut began: Instant) -> Result<(), LabError> {
         let hints = PutHints { length: Some(size).filter(|_| self.tells_length.get()), group: None };
         let mut put = self.store.begin_put_with(name(number), hints).map_err(lab_error)?;
         let mut rest = size;
-        let mut began = self.rt.now();
         while rest > 0 {
             let piece = rest.min(PIECE);
             put.write(self.zeros.slice(..piece as usize)).await.map_err(lab_error)?;
@@ -253,19 +253,32 @@ impl Objects {
         Ok(())
     }
 
-    /// Writes a small object every `pace`, for a while, and notes its waits.
+    /// Number of the next object.
+    pub fn next_number(&self) -> u64 {
+        self.next.get()
+    }
+
+    /// Objects have numbers from `next` on, so that none replaces another load's.
+    pub fn begin_at(&self, next: u64) {
+        self.next.set(next);
+    }
+
+    /// Writes a small object `pace` after the one before, for a while, and notes its waits: each since its client asked, whether
+    /// the store's thread had time for it or not.
     ///
     /// # Errors
     /// The error of a failed call.
     pub async fn pace(&self, pace: Duration, time: Duration) -> Result<(), LabError> {
         const SMALL: u64 = 64 << 10;
-        let end = self.rt.now() + time;
-        while self.rt.now() < end {
+        let mut due = self.rt.now();
+        let end = due + time;
+        while due < end {
             let number = self.next.get();
             self.next.set(number + 1);
-            self.put(number, SMALL).await?;
+            self.put(number, SMALL, due).await?;
             self.live.borrow_mut().push((number, SMALL));
             self.live_bytes.set(self.live_bytes.get() + SMALL);
+            due = self.rt.now() + pace;
             self.rt.sleep(pace).await;
         }
         Ok(())

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use shingle_chunk_store::Stream;
 use shingle_sim::Random;
 
+use super::lengths::LENGTHS;
 use super::multistream::{Class, classes};
 use super::table3::ROWS;
 
@@ -36,7 +37,7 @@ pub struct Streams {
 impl Streams {
     /// Table 3 on a drive with zones of `zone_bytes`: chunks as large in proportion to zones as there. (SMRstore, Table 3.)
     pub fn table_3(zone_bytes: u64, full: u64, churn: u64) -> Self {
-        let mut classes = classes(u64::MAX, 1.0);
+        let mut classes = classes(LENGTHS[0], 1.0);
         for (class, row) in classes.iter_mut().zip(&ROWS) {
             // In zones so small, a chunk's headers and checksums take up to a 64th of it.
             let data = (row.chunk_mib - row.chunk_mib / 64) << 20;

@@ -34,6 +34,7 @@ pub(crate) fn of_seeds(rows: &[Row]) -> Option<Row> {
     }
     Some(Row {
         paper_config: median(rows, |row| row.paper_config),
+        tried: range(rows),
         ours: median(rows, |row| row.ours),
         goal: median(rows, |row| row.goal),
         reproduced: paper_found.map(|found| found.0),
@@ -77,7 +78,7 @@ fn worst(rows: &[Row], of: impl Fn(&Row) -> Option<(Option<Verdict>, f64)>) -> O
 fn off_paper(row: &Row) -> Option<f64> {
     let found = row.paper_config?;
     Some(match (row.paper, row.tolerance, row.bound) {
-        (Some(paper), Some(_), _) => (found / paper - 1.0).abs(),
+        (Some(paper), Some(_), _) => row.distance(paper, found),
         (_, _, Some(Bound::AtLeast)) => -found,
         (_, _, Some(Bound::AtMost)) => found,
         _ => worse(row.better, found),
@@ -99,6 +100,12 @@ fn worse(better: Better, value: f64) -> f64 {
         Better::Higher => -value,
         Better::Lower => value,
     }
+}
+
+/// Least and most that was tried with any seed.
+fn range(rows: &[Row]) -> Option<[f64; 2]> {
+    let wider = |one: [f64; 2], other: [f64; 2]| [one[0].min(other[0]), one[1].max(other[1])];
+    rows.iter().filter_map(|row| row.tried).reduce(wider)
 }
 
 /// The middle value, of two middle ones the smaller.
@@ -132,6 +139,8 @@ mod tests {
         assert_eq!((one_bad.paper_config, one_bad.ours), (Some(101.0), Some(140.0)));
         assert_eq!((one_bad.reproduced, one_bad.goal_met), (NO, NO));
         assert_eq!(of_seeds(&[row(101.0, 150.0)]).unwrap().worst, None, "one seed is no sample");
+        let tried = of_seeds(&[row(101.0, 150.0).tried([90.0, 101.0]), row(98.0, 140.0).tried([98.0, 120.0])]).unwrap();
+        assert_eq!(tried.tried, Some([90.0, 120.0]));
     }
 
     #[test]

@@ -77,11 +77,11 @@ fn seeds(context: &Context, runs: &[Run]) -> String {
     }
 }
 
-/// Targets that no row judges yet.
+/// Targets that no row judges, with the reason.
 fn uncovered(out: &mut String) {
-    out.push_str("<section id='not-covered'><h2>Not covered yet</h2><table><thead><tr><th>result<th>goal<th>reason</tr></thead><tbody>");
+    out.push_str("<section id='not-covered'><h2>Without a verdict</h2><table><thead><tr><th>result<th>goal<th>reason</tr></thead><tbody>");
     for target in targets::all() {
-        if let Judged::NotYet(why) = target.judged {
+        if let Judged::NotYet(why) | Judged::Shown(_, why) = target.judged {
             let _ = write!(
                 out,
                 "<tr><td class=id>{} ({})<td class=margin>{}<td class=margin>{}</tr>",
@@ -232,7 +232,7 @@ mod tests {
             "why",
             "<svg",
             "a remark",
-            "Not covered yet",
+            "Without a verdict",
             "no load of files runs",
         ] {
             assert!(page.contains(part), "{part}");

@@ -1,4 +1,10 @@
 //! Rows: figures beside the paper's value and a goal, and their verdicts.
+//!
+//! **Owns** the way from figures to verdicts.
+//! **Knows nothing of** how a figure is measured, or of other runs.
+//!
+//! # Invariants
+//! - LAB-ROW-1: no factor is reproduced by a run without the effect, and none by one with less than half of it.
 
 use serde::Serialize;
 
@@ -88,8 +94,11 @@ pub struct Row {
     pub goal: Option<f64>,
     /// Direction of the goal.
     pub better: Better,
-    /// Largest difference between `paper_config` and `paper`, as a share of `paper`.
+    /// Largest difference between `paper_config` and `paper`, as a share of `paper`; of a factor, that of the larger one from the smaller one.
     pub tolerance: Option<f64>,
+    /// `paper` is a factor, of which a half and the double are as far away.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub factor: bool,
     /// Reproduced? The paper's configuration comes to the paper's value, within the tolerance.
     pub reproduced: Option<Verdict>,
     /// Goal met? By the project's own defaults.
@@ -121,6 +130,7 @@ impl Row {
             goal: None,
             better,
             tolerance: None,
+            factor: false,
             reproduced: None,
             goal_met: None,
             margin: String::new(),
@@ -134,6 +144,15 @@ impl Row {
     #[must_use]
     pub fn paper(self, value: f64, tolerance: f64) -> Self {
         Self { paper: Some(value), tolerance: Some(tolerance), ..self }
+    }
+
+    /// Sets the paper's factor, and how many times more or less the paper's configuration may come to. A factor other than 1 is an
+    /// effect, and at least half of it, in equal factors, must be there (LAB-ROW-1).
+    #[must_use]
+    pub fn paper_factor(self, value: f64, times: f64) -> Self {
+        let half = value.max(1.0 / value).sqrt();
+        let times = if value == 1.0 { times } else { times.min(half) };
+        Self { paper: Some(value), tolerance: Some(times - 1.0), factor: true, ..self }
     }
 
     /// Sets a bound that the paper gives for its configuration.
@@ -201,8 +220,14 @@ impl Row {
     /// Reproduced? And the distance from the paper, in words.
     pub(super) fn against_paper(&self) -> Option<(Verdict, String)> {
         let paper = self.paper?;
-        if let (Some([least, most]), Some(tolerance)) = (self.tried, self.tolerance) {
-            let within = least * (1.0 - tolerance) <= paper && paper <= most * (1.0 + tolerance);
+        if let Some([least, most]) = self.tried {
+            let near = |tolerance: f64| [least, most].into_iter().any(|found| self.distance(paper, found) <= tolerance);
+            let within = match (self.tolerance, self.bound) {
+                (Some(tolerance), _) => (least <= paper && paper <= most) || near(tolerance),
+                (None, Some(Bound::AtLeast)) => most >= paper,
+                (None, Some(Bound::AtMost)) => least <= paper,
+                (None, None) => return None,
+            };
             let range = if least < most { format!("{least:.1} to {most:.1}") } else { format!("{least:.1}") };
             let words = format!("paper's configuration {range}, by inputs that the paper does not give");
             return Some((if within { Verdict::Consistent } else { Verdict::No }, words));
@@ -211,13 +236,21 @@ impl Row {
         if let Some(tolerance) = self.tolerance {
             let off = (found - paper) / paper;
             let words = format!("paper's configuration {:+.1} % from the paper", off * 100.0);
-            return Some((Verdict::of(off.abs() <= tolerance), words));
+            return Some((Verdict::of(self.distance(paper, found) <= tolerance), words));
         }
         let (holds, words) = match self.bound? {
             Bound::AtLeast => (found >= paper, "at least"),
             Bound::AtMost => (found <= paper, "at most"),
         };
         Some((Verdict::of(holds), format!("the paper: {words} that")))
+    }
+
+    /// Distance of a value from the paper's, as `tolerance` has it.
+    pub(super) fn distance(&self, paper: f64, found: f64) -> f64 {
+        match self.factor {
+            true => (found / paper).max(paper / found) - 1.0,
+            false => (found / paper - 1.0).abs(),
+        }
     }
 
     /// Goal met? And the distance from it, in words.
@@ -288,8 +321,27 @@ mod tests {
         let tried = |found: [f64; 3]| row().paper(94.4, 0.15).paper_config(94.4).tried(found).judged().reproduced;
         assert_eq!(tried([50.0, 70.0, 200.0]), Some(Verdict::Consistent), "never more than consistent");
         assert_eq!(tried([120.0, 150.0, 200.0]), no);
+        let tried = |found: [f64; 2]| bound(row().paper_at_most(100.0).tried(found));
+        assert_eq!([tried([90.0, 120.0]), tried([110.0, 120.0])], [Some(Verdict::Consistent), no]);
         let lower = Row::new("r", "s", Better::Lower).goal(10.0);
         assert_eq!(verdicts(lower.clone().ours(9.0)), (None, yes));
         assert_eq!(verdicts(lower.ours(11.0)), (None, no));
+    }
+
+    /// LAB-ROW-1.
+    #[test]
+    fn a_factor_is_not_reproduced_without_its_effect() {
+        let found = |factor: f64, found: f64| {
+            let row = Row::new("r", "x", Better::Higher).paper_factor(factor, 1.5).paper_config(found);
+            row.judged().reproduced == Some(Verdict::Yes)
+        };
+        for factor in [2.0, 10.0, 3.0, 100.0 / 67.0, 1.2, 0.5, 0.05] {
+            assert!(found(factor, factor) && !found(factor, 1.0), "{factor}: a tie");
+            assert!(!found(factor, factor.powf(0.49)), "{factor}: less than half of the effect");
+            assert!(!found(factor, factor * 1.51) && !found(factor, factor / 1.51), "{factor}: too far");
+        }
+        assert!(found(10.0, 6.7) && found(10.0, 14.9) && !found(10.0, 5.0), "as far up as down");
+        assert!(found(1.0, 1.49) && found(1.0, 0.67) && !found(1.0, 0.66), "no effect is none either way");
+        assert!(!found(2.0, f64::NAN) && !found(2.0, 0.0), "nothing was measured");
     }
 }

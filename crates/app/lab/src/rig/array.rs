@@ -150,7 +150,21 @@ impl LabArray {
         options: Options,
         buffer: Option<BufferFiles>,
     ) -> Result<Rig, LabError> {
-        let (devices, drives) = self.power_on(&rt.into(), self.media());
+        self.format_on(&rt.into(), options, buffer).await
+    }
+
+    /// The same by a program whose work may take time.
+    ///
+    /// # Errors
+    /// The array's error.
+    pub async fn format_on(
+        &self,
+        runtimes: &Runtimes,
+        options: Options,
+        buffer: Option<BufferFiles>,
+    ) -> Result<Rig, LabError> {
+        let (devices, drives) = self.power_on(runtimes, self.media());
+        let rt = &runtimes.program;
         let format = FormatOptions { segment_length: self.segment_length, ..FormatOptions::new(self.code) };
         shingle_array_store::format(rt, &drives, &format).await.map_err(lab_error)?;
         let opened = ArrayStore::open_with_buffer(rt, &drives, &IndexPlace::Memory, options, buffer).await;

@@ -11,6 +11,7 @@ use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::context::Context;
 use crate::error::LabError;
+use crate::rig::twin::conventional_twin;
 
 /// Blocks of a MiB.
 const MIB: u64 = 256;
@@ -94,6 +95,19 @@ impl LabDrive {
             return refused(format!("the papers' loads need {ZONES_MIN} zones (6 TB), and it has {}", shape.zones));
         }
         Ok(Self::of(context.used(profile.clone())))
+    }
+
+    /// Its conventional twin, for stores that need a drive of that kind.
+    ///
+    /// # Errors
+    /// As [`shingled`](Self::shingled).
+    pub fn twin_of_shingled(context: &Context) -> Result<Self, LabError> {
+        // Of the profile as it is: a change of the run is made once, in the twin.
+        let profile = match &context.drive {
+            Some(profile) => Self::shingled(context).map(|_| profile.clone())?,
+            None => Profile::named(PAPER_DRIVE).map_err(|error| LabError(error.0))?,
+        };
+        Ok(Self::of(context.used(conventional_twin(&profile))))
     }
 
     /// Only every `every`th zone, so that seeks stay those of the whole drive. (SMORE, section V-A.)

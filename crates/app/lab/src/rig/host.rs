@@ -1,4 +1,10 @@
 //! The kernel's block layer between a store and its drive, as far as it costs time.
+//!
+//! **Owns** the order of commands between a program's calls and the drive.
+//! **Knows nothing of** what a program writes.
+//!
+//! # Invariants
+//! - LAB-HOST-1: commands get to the drive's queue in the order of the calls, however long the program's thread is busy meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -61,6 +67,8 @@ pub struct HostDevice {
     queue: Semaphore,
     /// The program and the drive, if the program's work takes time.
     runtimes: Option<Runtimes>,
+    /// Calls that wait for the program's thread to get to them, in order.
+    issuing: Mutex<()>,
     /// Blocks of all writes so far.
     written: Cell<u64>,
 }
@@ -78,7 +86,8 @@ impl HostDevice {
     }
 
     fn with(host: Host, device: Rc<dyn ZonedDevice>, runtimes: Option<Runtimes>) -> Self {
-        Self { host, device, locks: RefCell::default(), queue: host.permits(), runtimes, written: Cell::new(0) }
+        let (locks, issuing, written) = (RefCell::default(), Mutex::default(), Cell::new(0));
+        Self { host, device, locks, queue: host.permits(), runtimes, issuing, written }
     }
 
     /// Blocks that were written to the drive.
@@ -94,7 +103,13 @@ impl HostDevice {
     async fn issued(&self, bytes: u64) {
         if let Some(runtimes) = &self.runtimes {
             runtimes.program.worked(Work::Byte, bytes);
-            runtimes.caught_up().await;
+            let done = runtimes.program.now();
+            // Calls that a busy thread puts off are free at once, and any of them might go first (LAB-HOST-1).
+            let _turn = self.issuing.lock().await;
+            let now = runtimes.hardware.now();
+            if done > now {
+                runtimes.hardware.sleep(done.since(now)).await;
+            }
         }
     }
 
@@ -232,6 +247,8 @@ impl ZonedDevice for HostDevice {
 mod tests {
     use super::*;
     use crate::rig::drives::LabDrive;
+    use crate::rig::processor;
+    use futures_util::poll;
     use shingle_base::AlignedBuf;
     use shingle_sim::Sim;
 
@@ -248,6 +265,32 @@ mod tests {
         };
         let (many, one) = (nanos(Host::linux_6_10()), nanos(Host::one_at_a_time()));
         assert!(one > many * 3 / 2, "{one} ns and {many} ns");
+    }
+
+    /// LAB-HOST-1.
+    #[test]
+    fn writes_of_a_busy_program_reach_their_zone_in_order() {
+        for seed in 1..=20 {
+            Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
+                let drive = LabDrive::new("st20000nm001j").unwrap().first_zones(1_000);
+                let zone = drive.geometry().start_of(ZoneId(900));
+                let device = drive.device(&runtimes.hardware, drive.blank());
+                let device = HostDevice::of_program(&runtimes, Host::linux_6_10(), device);
+                let mut writes = Vec::new();
+                for number in 0..8 {
+                    let (device, data) = (device.clone(), AlignedBuf::zeroed(Blocks(256)).freeze());
+                    let mut write =
+                        Box::pin(async move { device.write(zone + Blocks(number * 256), vec![data]).await });
+                    assert!(poll!(&mut write).is_pending(), "it is called, and not done");
+                    writes.push(runtimes.program.spawn(write));
+                }
+                // Until after the moment at which each of them could have gone.
+                runtimes.program.worked(Work::Byte, 1 << 30);
+                for (number, write) in writes.into_iter().enumerate() {
+                    assert!(matches!(write.await, Ok(Ok(()))), "seed {seed}: write {number} was passed by another one");
+                }
+            });
+        }
     }
 
     #[test]

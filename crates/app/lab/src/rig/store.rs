@@ -21,6 +21,8 @@ pub enum Store {
     Engine(Setup),
     /// A chunkserver on ext4.
     Ext4(Ext4Options),
+    /// The same on the conventional twin of the shingled drive.
+    Ext4OnTwin(Ext4Options),
     /// A chunkserver on F2FS.
     F2fs(F2fsOptions),
 }
@@ -31,12 +33,13 @@ impl Store {
         match self {
             Self::Engine(setup) => setup.name(),
             Self::Ext4(_) => "CS-Ext4 (on CMR)",
+            Self::Ext4OnTwin(_) => "CS-Ext4 (on the conventional twin)",
             Self::F2fs(options) if options.sequential => "CS-F2FS (past the conventional zones)",
             Self::F2fs(_) => "CS-F2FS",
         }
     }
 
-    /// A drive of SMRstore's evaluation: conventional for ext4, host-managed for the others (Table 2), or the user's
+    /// A drive of SMRstore's evaluation, or the twin of one: conventional for ext4, host-managed for the others (Table 2), or the user's
     /// own in place of the latter. File systems get the first 6 TB, the size of the paper's F2FS; the chunk store,
     /// which spreads over no more than it uses, the first 6,000 zones.
     ///
@@ -46,13 +49,14 @@ impl Store {
         context.on_host(self.host());
         match self {
             Self::Engine(setup) => context.with_options(self.name(), &setup.options()),
-            Self::Ext4(options) => context.with_options(self.name(), &options),
+            Self::Ext4(options) | Self::Ext4OnTwin(options) => context.with_options(self.name(), &options),
             Self::F2fs(options) => context.with_options(self.name(), &options),
         }
         Ok(match self {
             Self::Engine(Setup::Blind) => LabDrive::shingled(context)?.first_zones(6_000).of_unknown_speed(),
             Self::Engine(_) => LabDrive::shingled(context)?.first_zones(6_000),
             Self::Ext4(_) => LabDrive::of(context.profile("st16000nm001g")?).first_zones(22_352),
+            Self::Ext4OnTwin(_) => LabDrive::twin_of_shingled(context)?.first_zones(22_352),
             Self::F2fs(_) => LabDrive::shingled(context)?.first_zones(22_352),
         })
     }
@@ -95,7 +99,9 @@ impl Store {
         };
         let target: Rc<dyn ChunkTarget> = match self {
             Self::Engine(setup) => Rc::new(EngineTarget::format(rt, host, setup.options()).await?),
-            Self::Ext4(options) => Rc::new(Ext4Target::format(rt, host, options).map_err(failed)?),
+            Self::Ext4(options) | Self::Ext4OnTwin(options) => {
+                Rc::new(Ext4Target::format(rt, host, options).map_err(failed)?)
+            }
             Self::F2fs(options) => Rc::new(F2fsTarget::format(rt, host, options).map_err(failed)?),
         };
         Ok((target, device))

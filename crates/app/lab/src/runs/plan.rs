@@ -66,6 +66,8 @@ impl Plan {
     pub fn context(&self, variation: Variation, progress: Told) -> Context {
         let mut context = Context::new(variation.seed, self.scale, progress).made_by(self.program.clone());
         context.change = variation.change;
+        // One seed says what an unknown input is worth, and the others what chance is.
+        context.every_input = variation.seed == self.seed;
         context.known = self.known.clone();
         let context = context.on_drive(self.drive.clone()).with_traces(self.traces.clone());
         context.with_block_trace(self.block_trace.clone()).with_call_trace(self.call_trace.clone())

@@ -61,6 +61,7 @@ mod tests {
                 Judged::By(name, ids) | Judged::ByStandard(name, ids) => {
                     assert!(names.contains(&name) && !ids.is_empty(), "{target:?}");
                 }
+                Judged::Shown(name, why) => assert!(names.contains(&name) && !why.is_empty(), "{target:?}"),
                 Judged::NotYet(why) => assert!(!why.is_empty(), "{target:?}"),
             }
         }

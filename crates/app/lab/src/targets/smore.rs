@@ -71,12 +71,14 @@ pub(super) const TARGETS: &[Target] = &[
     Target {
         place: "SMORE, section V-F, Figure 7",
         result: "Nothing changes while a snapshot is taken",
-        goal: Some("no pause of a writer over 10 ms"),
+        goal: Some("no pause of a writer over 10 ms at 50 TB"),
         judged: By(
             "smore-snapshot",
             &[
                 "longest wait of a writer of small objects, during snapshots",
+                "longest wait of a writer of small objects, during snapshots, 50 TB, extrapolated",
                 "longest wait of a writer of small objects, during snapshots, with a buffer on SSDs",
+                "longest wait of a writer of small objects, during snapshots, with a buffer on SSDs, 50 TB, extrapolated",
             ],
         ),
     },

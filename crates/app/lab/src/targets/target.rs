@@ -22,6 +22,8 @@ pub enum Judged {
     By(&'static str, &'static [&'static str]),
     /// The same from standard scale on.
     ByStandard(&'static str, &'static [&'static str]),
+    /// An experiment shows it without a verdict, for that reason.
+    Shown(&'static str, &'static str),
     /// No row yet, and the reason.
     NotYet(&'static str),
 }
@@ -30,7 +32,9 @@ impl Target {
     /// The experiment that judges it.
     pub fn experiment(&self) -> Option<&'static str> {
         match self.judged {
-            Judged::By(experiment, _) | Judged::ByStandard(experiment, _) => Some(experiment),
+            Judged::By(experiment, _) | Judged::ByStandard(experiment, _) | Judged::Shown(experiment, _) => {
+                Some(experiment)
+            }
             Judged::NotYet(_) => None,
         }
     }

@@ -253,6 +253,8 @@ fn high_concurrency_writes() {
     };
     assert!(same(4, "") > 8.0 && same(4, ", no rotational prediction") > 3.0);
     assert!(same(1024, "") > 0.7);
+    let id = "HC-W, 1024 KiB, over CS-Ext4 on the conventional twin, same kernel, files at random";
+    assert!(ours(&found, id) > 0.9, "level with ext4 on an equal drive behind an equal kernel: {}", ours(&found, id));
     assert!(
         ours(&found, "HC-W, 1024 KiB, Linux 6.10, files in turn")
             > 1.2 * paper(&found, "HC-W, 1024 KiB, Linux 6.10, files in turn")
@@ -266,7 +268,7 @@ fn high_concurrency_reads() {
     let found = run("micro-read", &mut context());
     for size in [4, 128, 1024] {
         let row = row(&found, &format!("HC-RR, {size} KiB"));
-        assert!(row.ours.unwrap() > 0.98 * row.goal.unwrap(), "{}: {:?} and ext4 {:?}", row.id, row.ours, row.goal);
+        assert!(row.ours.unwrap() > 0.97 * row.goal.unwrap(), "{}: {:?} and ext4 {:?}", row.id, row.ours, row.goal);
     }
 }
 
@@ -291,8 +293,20 @@ fn streams_deletion_and_gc() {
     assert!(ours(&found, "multi-stream, 80 % full: write amplification of GC") < 1.05);
     assert!(ours(&found, "multi-stream, over CS-F2FS") > 1.9);
 
+    let row = row(&found, "multi-stream, 80 % full: lost to deletion");
+    let [least, most] = row.tried.unwrap();
+    assert!(
+        least < row.paper_config.unwrap() && row.paper_config.unwrap() < most,
+        "lengths of chunks: {least} to {most} %"
+    );
+    assert_eq!(row.reproduced, Some(Verdict::Consistent));
+
     // At this scale a seed moves each of these by as much as S3 alone is worth.
-    let found = [1, 2, 3].map(|seed| run("placement", &mut Context::new(seed, Scale::Quick, Rc::new(|_, _| {}))));
+    let found = [1, 2, 3].map(|seed| {
+        let mut context = Context::new(seed, Scale::Quick, Rc::new(|_, _| {}));
+        context.every_input = false;
+        run("placement", &mut context)
+    });
     let over_none = |name: &str| {
         let id = format!("placement, {name} over none");
         found.iter().map(|found| paper(found, &id)).sum::<f64>() / found.len() as f64
@@ -302,6 +316,7 @@ fn streams_deletion_and_gc() {
     assert!(over_none("S1") < over_none("S1+S3") && over_none("S1+S3") < over_none("S1+S2+S3"));
     assert!(over_none("S1+S2+S3") > 1.9);
 
+    context.every_input = false;
     let found = run("zone-utilisation", &mut context);
     let id = "closed zones >= 99 % or <= 1 % live, 80 % full";
     assert!(paper(&found, id) > 75.0 && ours(&found, id) > paper(&found, id));
@@ -391,6 +406,8 @@ fn an_array_is_snapshotted_opened_and_rebuilt() {
     assert!(ours(&found, "snapshot, mixed sizes") < 0.3);
     let during = ours(&found, "longest wait of a writer of small objects, during snapshots");
     assert!(during < 200.0, "writers go on: {during} ms");
+    let buffered = ours(&found, "longest wait of a writer of small objects, during snapshots, with a buffer on SSDs");
+    assert!((0.5..10.0).contains(&buffered), "the thread that makes a snapshot lets a writer wait: {buffered} ms");
 
     let found = run("smore-recovery", &mut context);
     let id = "recovery of an array, no snapshot";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::rows::LIKE;
 use super::systems::{DRIVE, TL1, TL1_PAPER, TL2, ZDM};
 use crate::context::Scale;
 use crate::report::figure::{Axis, Figure, Mark, Series};
@@ -82,11 +83,11 @@ pub(super) fn rows(found: &Found, scale: Scale) -> Vec<Row> {
     for (load, note) in [(RANDOM, random), (MAIL, "Figure 8: \"significantly\"")] {
         add(over_drive(load).paper_at_least(SIGNIFICANT).note(note));
     }
-    add(over_drive(SERVER).paper(1.0, 0.25).note("Figure 8: \"almost identical\""));
+    add(over_drive(SERVER).paper_factor(1.0, 1.25).note("Figure 8: \"almost identical\""));
     let stream = "Figure 8: \"drastically slower\"; here a zone of which all was overwritten is free without a merge";
     add(over_drive(STREAM).paper_at_most(DRASTIC).goal(1.0).note(stream));
     for (system, configured, factor) in [(TL1, TL1_PAPER, 0.5), (DRIVE, DRIVE, 0.05)] {
-        let row = Row::new(format!("{SYNCED}: {system} over {SERVER}"), "x", Better::Higher).paper(factor, 0.5);
+        let row = Row::new(format!("{SYNCED}: {system} over {SERVER}"), "x", Better::Higher).paper_factor(factor, LIKE);
         let of = |system: &str| found.of(SYNCED, system) / found.of(SERVER, system);
         add(row.paper_config(of(configured)).note("TL1 \"drops by half\", the drive \"by a factor of 20\""));
     }

@@ -20,7 +20,8 @@ pub(crate) fn experiment() -> Experiment {
         question: "Are drives that translate inside told right by the times of their commands alone?",
         setup: "The 5 TB and 8 TB drives of the dissertation; and drives drawn at random over all parameters of the model, \
                 conventional ones and SSDs among them, each with jitter of its own. A survey knows nothing of a drive but its \
-                times. Closed loop: the profile that it emits, under the loads of Figures 2.4 and 2.15, beside the drive.",
+                times. Closed loop: the profile that it emits, under the loads of Figures 2.4 and 2.15, beside the drive; a disk of which it \
+                emits none counts as far off under each.",
         runs: Runs::ONE,
         run,
     }
@@ -81,7 +82,10 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         match &emitted {
             Ok(emitted) => loops.take(&drive.profile, emitted, context.seed)?,
             Err(_) if drive.profile.mechanics.is_none() => {}
-            Err(reason) => remarks.push(format!("{}: no profile: {reason}", drive.profile.model)),
+            Err(reason) => {
+                loops.without_profile(&drive.profile, context.seed)?;
+                remarks.push(format!("{}: no profile: {reason}", drive.profile.model));
+            }
         }
     }
     rows.extend(scored(&scores, count));
@@ -139,9 +143,9 @@ fn scored(scores: &Scores, count: u64) -> Vec<Row> {
 /// Closed loops of all drives.
 #[derive(Default)]
 struct Loops {
-    /// Distances of medians and of 99th percentiles.
-    medians: Vec<f64>,
-    p99s: Vec<f64>,
+    /// Distances of medians and of 99th percentiles; none of loads of a drive without a profile.
+    medians: Vec<Option<f64>>,
+    p99s: Vec<Option<f64>>,
     /// Those that are too far, in words.
     far: Vec<String>,
 }
@@ -160,9 +164,17 @@ impl Loops {
                     percent(p99)
                 ));
             }
-            self.medians.push(median.abs());
-            self.p99s.push(p99.abs());
+            self.medians.push(Some(median.abs()));
+            self.p99s.push(Some(p99.abs()));
         }
+        Ok(())
+    }
+
+    /// A disk that no profile was emitted of: the loop is open for each of its loads.
+    fn without_profile(&mut self, drive: &Profile, seed: u64) -> Result<(), LabError> {
+        let loads = loads_of(drive, seed, seed)?.len();
+        self.medians.extend(vec![None; loads]);
+        self.p99s.extend(vec![None; loads]);
         Ok(())
     }
 
@@ -170,17 +182,37 @@ impl Loops {
         [("median", &self.medians, CLOSED_LOOP.0), ("99th percentile", &self.p99s, CLOSED_LOOP.1)]
             .into_iter()
             .map(|(what, off, limit)| {
-                let met = off.iter().filter(|off| **off <= limit).count() as f64;
+                let told: Vec<f64> = off.iter().copied().flatten().collect();
+                let met = told.iter().filter(|off| **off <= limit).count() as f64;
                 Row::new(format!("closed loop: {what} within {:.0} %", limit * 100.0), "%", Better::Higher)
                     .ours(100.0 * met / off.len().max(1) as f64)
                     .goal(100.0)
                     .note(format!(
-                        "{} loads; farthest {:.1} %",
+                        "{} loads, {} of them of drives without a profile; farthest of the others {:.1} %",
                         off.len(),
-                        off.iter().copied().fold(0.0, f64::max) * 100.0
+                        off.len() - told.len(),
+                        told.iter().copied().fold(0.0, f64::max) * 100.0
                     ))
                     .judged()
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::row::Verdict;
+
+    #[test]
+    fn a_drive_without_a_profile_closes_no_loop() {
+        let drive = Profile::named("st8000as0002").unwrap();
+        let goals = |loops: &Loops| loops.rows().iter().map(|row| (row.ours, row.goal_met)).collect::<Vec<_>>();
+        let mut loops = Loops { medians: vec![Some(0.01)], p99s: vec![Some(0.01)], far: Vec::new() };
+        assert_eq!(goals(&loops), [(Some(100.0), Some(Verdict::Yes)); 2]);
+        loops.without_profile(&drive, 1).unwrap();
+        let share = 100.0 / loops.medians.len() as f64;
+        assert!(loops.medians.len() > 1, "the drive has loads");
+        assert_eq!(goals(&loops), [(Some(share), Some(Verdict::No)); 2]);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use shingle_array_store::Options;
 use shingle_runtime::Runtime;
 use shingle_sim::Sim;
+use shingle_zoned::MemoryDevice;
 
 use super::ingest::{SIZES, SMALL, note, ours};
 use super::read::{FULL, fill, filled};
@@ -27,11 +28,11 @@ pub(crate) fn experiment() -> Experiment {
         name: "smore-snapshot",
         question: "How long does a snapshot of the index take, and how long do writers wait for it?",
         setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB), 80 % full. The \
-                time is the drives', from the call to a durable superblock, while nobody writes, the median of 31. Then one writer puts a small \
-                object every 47 ms, for 60 s without a snapshot and again during some, one after the other: what waits longer \
-                waits for drives that write the snapshot. For the index itself nobody waits: a snapshot is a read view of \
-                it. The rows with the processor's time take that too, of one thread, by costs measured on another server than \
-                the paper's.",
+                time is the drives', from the call to a durable superblock, while nobody writes, the median of 31. Then, of mixed sizes, one \
+                writer puts a small object 47 ms after the one before, for 60 s without a snapshot and again during some, one after the other. \
+                Its waits, and the rows with the processor's time, have that of one thread too, by costs measured on another server \
+                than the paper's: so a writer waits for drives that write the snapshot, and for the thread that makes it. Arrays have \
+                several sizes, and the line through their longest waits is drawn on to 50 TB.",
         runs: Runs::SEEDS,
         run,
     }
@@ -44,17 +45,20 @@ const PAPER_50_TB: f64 = 1.55;
 /// Goal: the longest that a snapshot may hold a writer up.
 const PAUSE_MS: f64 = 10.0;
 
-/// Results of one array.
+/// Waits of a writer of small objects: without, and with snapshots.
+type Waits = [Summary; 2];
+
+/// Results of one array of mixed sizes.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// Seconds until a snapshot is durable: the median.
     taken: f64,
     /// The same with the processor's time.
     with_processor: f64,
-    /// Waits of a writer: without, and with snapshots.
-    waits: [Summary; 2],
+    /// Waits, with the processor's time.
+    waits: Waits,
     /// The same of an array with a buffer on SSDs.
-    buffered: [Summary; 2],
+    buffered: Waits,
 }
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
@@ -71,68 +75,76 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let Sizes::Equal(size) = sizes else { continue };
         let every = context.scale.pick(960, if size < SMALL { 960 } else { 240 }, 60);
         let array = LabArray::new(context, every)?;
-        let found = measure(&array, sizes, context.seed)?;
-        curve.push(((size >> 20) as f64, found.taken));
+        let (taken, _) = taken(&array, sizes, context.seed)?;
+        curve.push(((size >> 20) as f64, taken));
         rows.push(
             Row::new(format!("snapshot, {}", sizes.name()), "s", Better::Lower)
                 .paper_shown(PAPER)
-                .ours(found.taken)
+                .ours(taken)
                 .note(format!("one zone in {every}; the paper: less, but for 1 MB objects, of one zone in 60"))
                 .judged(),
         );
     }
-    let (mut by_sets, mut with_processor) = (Vec::new(), Vec::new());
-    let mut last = None;
+    let mut found = Vec::new();
+    let mut whole = 0.0;
     for (at, &every) in mixes.iter().enumerate() {
         (context.progress)(&format!("mixed sizes, one zone in {every}"), Some((all.len() + at) as f64 / runs));
         let array = LabArray::new(context, every)?;
-        let found = measure(&array, Sizes::Mix, context.seed)?;
-        let sets = f64::from(array.sets());
-        by_sets.push((sets, found.taken));
-        with_processor.push((sets, found.with_processor));
-        last = Some((found, array));
+        whole = f64::from(array.sets_of_whole());
+        found.push((f64::from(array.sets()), measure(&array, context.seed)?));
     }
-    let Some((mix, array)) = last else { return Err(LabError("nothing was measured".to_owned())) };
-    // A snapshot of a larger array takes no less.
-    let sets = f64::from(array.sets_of_whole());
-    let whole = Line::through(&by_sets).at(sets).max(mix.taken);
-    let whole_with = Line::through(&with_processor).at(sets).max(mix.with_processor);
+    let Some((_, mix)) = found.last().copied() else { return Err(LabError("nothing was measured".to_owned())) };
+    let of_whole = |of: fn(&Found) -> f64| extrapolated(&found, of, whole);
     rows.push(Row::new("snapshot, mixed sizes", "s", Better::Lower).paper_shown(PAPER).ours(mix.taken).judged());
     rows.push(
         Row::new("snapshot, mixed sizes, 50 TB, extrapolated", "s", Better::Lower)
             .paper_shown(PAPER_50_TB)
-            .ours(whole)
+            .ours(of_whole(|found| found.taken))
             .note("by the line through arrays of several sizes; in the paper nothing changes in that time, here everything")
             .judged(),
     );
     let with = |id: &str| Row::new(format!("snapshot, mixed sizes, {id}with the processor's time"), "s", Better::Lower);
     rows.push(with("").paper_shown(PAPER).ours(mix.with_processor).judged());
+    let whole_with = of_whole(|found| found.with_processor);
     rows.push(with("50 TB, extrapolated, ").paper_shown(PAPER_50_TB).ours(whole_with).judged());
+    rows.extend(waits_rows(&found, whole, "", |found| &found.waits));
+    rows.extend(waits_rows(&found, whole, ", with a buffer on SSDs", |found| &found.buffered));
     let [without, during] = &mix.waits;
-    rows.push(
-        Row::new("longest wait of a writer of small objects, during snapshots", "ms", Better::Lower)
-            .ours(during.longest_ms)
-            .goal(PAUSE_MS)
-            .note(format!(
-                "of drives that write the snapshot; no change of the index waits. Without snapshots the longest is {:.1} ms",
-                without.longest_ms
-            ))
-            .judged(),
-    );
-    rows.push(
-        Row::new(
-            "longest wait of a writer of small objects, during snapshots, with a buffer on SSDs",
-            "ms",
-            Better::Lower,
-        )
-        .ours(mix.buffered[1].longest_ms)
-        .goal(PAUSE_MS)
-        .note(format!("without snapshots {:.1} ms", mix.buffered[0].longest_ms))
-        .judged(),
-    );
     rows.extend(times::rows("wait of a writer of small objects, no snapshot", None, Some(without)));
     rows.extend(times::rows("wait of a writer of small objects, during snapshots", None, Some(during)));
     Ok(Outcome { rows, figures: vec![figure(curve, mix.taken)], ..Outcome::default() })
+}
+
+/// A figure of a larger array, by the line through those of smaller ones: no less than the last one's.
+fn extrapolated(found: &[(f64, Found)], of: impl Fn(&Found) -> f64, sets: f64) -> f64 {
+    let points: Vec<(f64, f64)> = found.iter().map(|(sets, found)| (*sets, of(found))).collect();
+    Line::through(&points).at(sets).max(points.last().map_or(0.0, |point| point.1))
+}
+
+/// The longest wait during snapshots, on arrays of each size, and drawn on to `whole` sets; both the largest and that are judged.
+fn waits_rows(found: &[(f64, Found)], whole: f64, how: &str, waits: impl Fn(&Found) -> &Waits) -> Vec<Row> {
+    let longest = |found: &Found| waits(found)[1].longest_ms;
+    let row = |more: String, value: f64| {
+        let id = format!("longest wait of a writer of small objects, during snapshots{how}{more}");
+        Row::new(id, "ms", Better::Lower).ours(value)
+    };
+    let Some(((sets, last), smaller)) = found.split_last() else { return Vec::new() };
+    let mut rows: Vec<Row> =
+        smaller.iter().map(|(sets, found)| row(format!(", {sets} sets"), longest(found)).judged()).collect();
+    let without = waits(last)[0].longest_ms;
+    rows.push(
+        row(String::new(), longest(last))
+            .goal(PAUSE_MS)
+            .note(format!("{sets} sets; without snapshots the longest is {without:.1} ms"))
+            .judged(),
+    );
+    rows.push(
+        row(", 50 TB, extrapolated".to_owned(), extrapolated(found, longest, whole))
+            .goal(PAUSE_MS)
+            .note("by the line through arrays of several sizes")
+            .judged(),
+    );
+    rows
 }
 
 fn figure(curve: Vec<(f64, f64)>, mix: f64) -> Figure {
@@ -161,33 +173,57 @@ const PACE: Duration = Duration::from_millis(47);
 /// Time that it is watched.
 const WATCHED: Duration = Duration::from_secs(60);
 
-fn measure(array: &LabArray, sizes: Sizes, seed: u64) -> Result<Found, LabError> {
-    let [array, opened, with_buffer] = [array.clone(), array.clone(), array.clone()];
-    let (found, media) = Sim::new(seed).run(move |rt| async move {
+/// A full array as a power cut leaves it, and the number of its next object.
+type Full = (Vec<MemoryDevice>, u64);
+
+/// The median time of a snapshot, which the drives alone take; and the array before.
+fn taken(array: &LabArray, sizes: Sizes, seed: u64) -> Result<(f64, Full), LabError> {
+    let array = array.clone();
+    Sim::new(seed).run(move |rt| async move {
         let (rig, load) = filled(&rt, &array, ours(), sizes, FULL, seed).await?;
-        let media = rig.media();
+        let full = (rig.media(), load.next_number());
         rig.keep_time();
-        let taken = median(&rt, &rig, &load).await?;
-        let waits = waits(&rt, &rig, &load).await?;
-        Ok::<_, LabError>((Found { taken, with_processor: 0.0, waits, buffered: waits }, media))
-    })?;
-    let buffered = Sim::new(seed).run(move |rt| async move {
-        let rig = with_buffer.format_with_buffer(&rt, ours(), Some(ssd::buffer(&rt))).await?;
-        let load = fill(&rt, &rig, sizes, FULL, seed).await?;
+        Ok((median(&rt, &rig, &load).await?, full))
+    })
+}
+
+fn measure(array: &LabArray, seed: u64) -> Result<Found, LabError> {
+    let (taken, full) = taken(array, Sizes::Mix, seed)?;
+    let full = || (full.0.iter().map(MemoryDevice::snapshot).collect(), full.1);
+    let quiet = Options { background: false, ..ours() };
+    let with_processor =
+        opened(array, full(), quiet, seed, |rt, rig, load| async move { median(&rt, &rig, &load).await })?;
+    let waited = opened(array, full(), ours(), seed, |rt, rig, load| async move { waits(&rt, &rig, &load).await })?;
+    let array = array.clone();
+    let buffered = Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
+        let rt = &runtimes.program;
+        let rig = array.format_on(&runtimes, ours(), Some(ssd::buffer(rt))).await?;
+        let load = fill(rt, &rig, Sizes::Mix, FULL, seed).await?;
         rig.keep_time();
-        waits(&rt, &rig, &load).await
+        waits(rt, &rig, &load).await
     })?;
-    let with_processor = Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
-        let options = Options { background: false, ..ours() };
-        let (rig, ..) = opened.open_on(&runtimes, media, options).await?;
-        let load = Objects::new(&runtimes.program, &rig.store, sizes, seed, u64::MAX);
-        median(&runtimes.program, &rig, &load).await
-    })?;
-    Ok(Found { with_processor, buffered, ..found })
+    Ok(Found { taken, with_processor, waits: waited, buffered })
+}
+
+/// Opens a full array by a program whose work takes time, and measures.
+fn opened<T: 'static, F: Future<Output = Result<T, LabError>>>(
+    array: &LabArray,
+    (media, next): Full,
+    options: Options,
+    seed: u64,
+    measured: impl FnOnce(Runtime, Rig, Rc<Objects>) -> F + 'static,
+) -> Result<T, LabError> {
+    let array = array.clone();
+    Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
+        let (rig, ..) = array.open_on(&runtimes, media, options).await?;
+        let load = Objects::new(&runtimes.program, &rig.store, Sizes::Mix, seed, u64::MAX);
+        load.begin_at(next);
+        measured(runtimes.program.clone(), rig, load).await
+    })
 }
 
 /// Waits of a writer: without, and with snapshots.
-async fn waits(rt: &Runtime, rig: &Rig, load: &Objects) -> Result<[Summary; 2], LabError> {
+async fn waits(rt: &Runtime, rig: &Rig, load: &Objects) -> Result<Waits, LabError> {
     load.take_waits();
     load.pace(PACE, WATCHED).await?;
     let without = load.take_waits();

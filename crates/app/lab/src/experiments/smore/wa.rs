@@ -128,22 +128,23 @@ fn row(sizes: Sizes, full: f64) -> Row {
 /// Largest factor over greedy cleaning in theory.
 const OVER_THEORY: f64 = 1.1;
 
-/// A row judged by greedy cleaning's theory at the same spare. In theory all units hold data but the one that is written. Here
-/// some sets are open or kept empty, about as many as in the whole array, where they are next to nothing: the spare is that of the sets
-/// that hold data. The theory is of objects that lie in one set: none is given where a set holds less than four.
+/// A row judged by greedy cleaning's theory at the same spare: that of all sets. Sets that the array keeps open or empty are no excuse, for
+/// it is the array that keeps them; what the theory gives for the others is shown. The theory is of objects that lie in one set: none is
+/// given where a set holds less than four.
 fn beside_theory(row: Row, size: u64, full: f64, found: Found) -> Row {
     let parity = parity_note(found.amplification);
     let objects = (u64::from(DATA) * SET_ZONE / size) as f64;
     if objects < 4.0 {
         return row.note(format!("{parity}; objects lie in several sets: no theory")).judged();
     }
-    let theory = greedy(full / found.holding, objects);
+    let (theory, of_holding) = (greedy(full, objects), greedy(full / found.holding, objects));
     row.goal(OVER_THEORY * theory)
         .note(format!(
-            "{:.2} times greedy cleaning in theory, {theory:.2}, at the spare of the {:.1} % of sets that hold data ({:.2} at that of all); {parity}",
+            "{:.2} times greedy cleaning in theory, {theory:.2}, at the spare of all sets ({:.2} times it at that of the {:.1} % that hold \
+             data); {parity}",
             found.amplification * DATA_SHARE / theory,
+            found.amplification * DATA_SHARE / of_holding,
             found.holding * 100.0,
-            greedy(full, objects),
         ))
         .judged()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use shingle_chunk_store::{PoolSizes, Stream};
+use shingle_chunk_store::PoolSizes;
 use shingle_sim::{CommandKind, Sim};
 
 use crate::baseline::f2fs::F2fsOptions;
@@ -94,7 +94,7 @@ fn measure(store: Store, seconds: u32, context: &Context) -> Result<Writes, LabE
                 seen.borrow_mut().push(((since - WARM_UP).as_secs_f64(), f64::from(zone.0)));
             }
         });
-        micro::write(&rt, target, load, Stream::Gc).await?;
+        micro::write(&rt, target, load).await?;
         let mut writes = writes.take();
         writes.retain(|write| write.0 < f64::from(seconds));
         Ok(writes)

@@ -20,7 +20,8 @@ pub(crate) fn experiment() -> Experiment {
                 paper's configuration sees its drive through Linux 4.19, which cuts direct I/O at 1 MiB and keeps one \
                 write outstanding in a zone; the project's own through Linux 6.10 or later with max_sectors_kb raised to \
                 8 MiB, which also keeps one write outstanding in a zone. Last, engine by kernel by order of files: both \
-                configurations behind both kernels, with files in turn and at random. \
+                configurations behind both kernels, with files in turn and at random; those at random, which goals are of, belong to three \
+                streams in turn, and beside them is ext4 on the conventional twin of the shingled drive. \
                 The chunkservers on ext4 and F2FS (docs/lab/baseline-ext4.md, docs/lab/baseline-f2fs.md) run on Linux 4.19 \
                 and sync every append.",
         runs: Runs::SEEDS_AND_TURNS,
@@ -86,7 +87,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
 
 /// The paper's values: MB/s of SMRstore at 1 MiB, and its factor over CS-Ext4.
 const PAPER_MB_S: f64 = 110.0;
-const OVER_EXT4: f64 = 1.3;
+pub(super) const OVER_EXT4: f64 = 1.3;
 
 /// Reason why no goal compares these.
 const OWN_HOSTS: &str = "each behind its own kernel, files in turn; equal kernels and random order are below";
@@ -114,7 +115,7 @@ fn rows(curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
         let (least, most) = over(curve);
         let row = |what: &str, stated, found: f64| {
             let id = format!("HC-W, {name} / CS-Ext4, {what}");
-            Row::new(id, "x", Better::Higher).paper(stated, 0.25).paper_config(found).note(note).judged()
+            Row::new(id, "x", Better::Higher).paper_factor(stated, 1.25).paper_config(found).note(note).judged()
         };
         [row("least of all sizes", 1.3, least), row("most of all sizes", 12.9, most)]
     };
@@ -135,13 +136,13 @@ fn rows(curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
             .note(EXT4)
             .judged(),
         Row::new("HC-W, 1 MiB, / CS-Ext4", "x", Better::Higher)
-            .paper(OVER_EXT4, 0.15)
+            .paper_factor(OVER_EXT4, 1.15)
             .paper_config(at(paper, 1024.0) / at(ext4, 1024.0))
             .ours(at(ours, 1024.0) / at(ext4, 1024.0))
-            .goal(OVER_EXT4)
+            .note(OWN_HOSTS)
             .judged(),
         Row::new("HC-W, 128 KiB, / CS-Ext4", "x", Better::Higher)
-            .paper(1.0, 0.25)
+            .paper_factor(1.0, 1.25)
             .paper_config(at(paper, 128.0) / at(ext4, 128.0))
             .ours(at(ours, 128.0) / at(ext4, 128.0))
             .note("the paper: catches up; 1 within 25 % is taken for that")
@@ -158,7 +159,7 @@ fn rows(curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
     rows
 }
 
-/// One store behind its own kernel, one size, files in turn.
+/// One store behind its own kernel, one size, files in turn, of one stream.
 fn measure(store: Store, io_bytes: u32, context: &Context) -> Result<MicroResult, LabError> {
     micro_write_hosts::measure(store, store.host(), io_bytes, Order::Turn, context)
 }

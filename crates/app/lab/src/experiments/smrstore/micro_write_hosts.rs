@@ -6,6 +6,8 @@ use std::time::Duration;
 use shingle_chunk_store::Stream;
 use shingle_sim::Sim;
 
+use super::micro_write::OVER_EXT4;
+use crate::baseline::ext4::Ext4Options;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::load::micro::{self, Micro, MicroResult, Order};
@@ -15,28 +17,51 @@ use crate::rig::engine::Setup;
 use crate::rig::host::Host;
 use crate::rig::store::Store;
 
-/// I/O size, with the least factor over the paper's configuration, and the same without rotational prediction.
-const GOALS: [(u32, f64, Option<f64>); 2] = [(1 << 20, 1.3, None), (4 << 10, 10.0, Some(3.0))];
+/// Goals of an I/O size.
+struct Goals {
+    io_bytes: u32,
+    /// Least factor over the paper's configuration, and the same without rotational prediction.
+    over_paper: f64,
+    blind: Option<f64>,
+    /// Least factor over ext4.
+    over_ext4: Option<f64>,
+}
 
-const ORDERS: [(&str, Order); 2] = [("files in turn", Order::Turn), ("files at random", Order::Random)];
+const GOALS: [Goals; 2] = [
+    Goals { io_bytes: 1 << 20, over_paper: 1.3, blind: None, over_ext4: Some(OVER_EXT4) },
+    Goals { io_bytes: 4 << 10, over_paper: 10.0, blind: Some(3.0), over_ext4: None },
+];
+
+const HOSTS: [(&str, Host); 2] = [("Linux 4.19", Host::linux_4_19()), ("Linux 6.10", Host::linux_6_10())];
+
+/// Rates in MB/s behind one kernel, with files at random.
+struct AtRandom {
+    paper: f64,
+    ours: f64,
+    blind: f64,
+    /// On the drive of the paper's ext4, and on the twin of the shingled one.
+    ext4: f64,
+    ext4_on_twin: f64,
+}
 
 pub(super) fn rows(context: &Context) -> Result<Vec<Row>, LabError> {
-    let hosts = [("Linux 4.19", Host::linux_4_19()), ("Linux 6.10", Host::linux_6_10())];
     let (mut rows, mut all_times) = (Vec::new(), Vec::new());
-    for (size, goal, blind_goal) in GOALS {
-        let kib = size >> 10;
-        // The least factor of any kernel, with files at random.
-        let (mut factor, mut blind_factor) = (f64::INFINITY, f64::INFINITY);
-        for (host_name, host) in hosts {
-            for (order_name, order) in ORDERS {
-                let name = format!("HC-W, {kib} KiB, {host_name}, {order_name}");
+    for goals in GOALS {
+        let (size, mut at_random) = (goals.io_bytes, Vec::new());
+        for (host_name, host) in HOSTS {
+            for (order_name, order) in [("files in turn", Order::Turn), ("files at random", Order::Random)] {
+                let name = format!("HC-W, {} KiB, {host_name}, {order_name}", size >> 10);
                 (context.progress)(&name, None);
-                let of = |setup| measure(Store::Engine(setup), host, size, order, context);
-                let (paper, ours, blind) = (of(Setup::Paper)?, of(Setup::Ours)?, of(Setup::Blind)?);
+                let of = |store| measure(store, host, size, order, context);
+                let engine = |setup| of(Store::Engine(setup));
+                let (paper, ours, blind) = (engine(Setup::Paper)?, engine(Setup::Ours)?, engine(Setup::Blind)?);
                 let [paper_mb, ours_mb, blind_mb] = [paper, ours, blind].map(|found| found.bytes_s / 1e6);
                 if order == Order::Random {
-                    factor = factor.min(ours_mb / paper_mb);
-                    blind_factor = blind_factor.min(blind_mb / paper_mb);
+                    let ext4 = |store: fn(Ext4Options) -> Store| {
+                        of(store(Ext4Options::default())).map(|found| found.bytes_s / 1e6)
+                    };
+                    let (ext4, ext4_on_twin) = (ext4(Store::Ext4)?, ext4(Store::Ext4OnTwin)?);
+                    at_random.push(AtRandom { paper: paper_mb, ours: ours_mb, blind: blind_mb, ext4, ext4_on_twin });
                     all_times.extend(times::rows(&format!("{name}: request"), Some(&paper.times), Some(&ours.times)));
                 }
                 rows.push(
@@ -47,19 +72,41 @@ pub(super) fn rows(context: &Context) -> Result<Vec<Row>, LabError> {
                 );
             }
         }
-        let over = |what: &str, found: f64| {
-            let id = format!("HC-W, {kib} KiB, over the paper's configuration, same kernel, files at random{what}");
-            Row::new(id, "x", Better::Higher).ours(found).note("the smaller one of both kernels")
-        };
-        rows.push(over("", factor).goal(goal).judged());
-        let blind = over(", no rotational prediction", blind_factor);
-        rows.push(blind_goal.map_or(blind.clone(), |goal| blind.goal(goal).judged()));
+        rows.extend(factors(&goals, &at_random));
     }
     rows.extend(all_times);
     Ok(rows)
 }
 
-/// One store, one kernel, one size.
+/// The least factors of any kernel, with files at random, and their goals.
+fn factors(goals: &Goals, at_random: &[AtRandom]) -> Vec<Row> {
+    let least = |of: fn(&AtRandom) -> f64| at_random.iter().map(of).fold(f64::INFINITY, f64::min);
+    let row = |over: &str, more: &str| {
+        let kib = goals.io_bytes >> 10;
+        let id = format!("HC-W, {kib} KiB, over {over}, same kernel, files at random{more}");
+        Row::new(id, "x", Better::Higher).note("three streams; the smaller one of both kernels")
+    };
+    let judged = |row: Row, goal: Option<f64>| match goal {
+        Some(goal) => row.goal(goal).judged(),
+        None => row,
+    };
+    let (paper, ext4) = ("the paper's configuration", "CS-Ext4 on the conventional twin");
+    vec![
+        row(paper, "").ours(least(|found| found.ours / found.paper)).goal(goals.over_paper).judged(),
+        judged(row(paper, ", no rotational prediction").ours(least(|found| found.blind / found.paper)), goals.blind),
+        judged(
+            row(ext4, "")
+                .paper_config(least(|found| found.paper / found.ext4_on_twin))
+                .ours(least(|found| found.ours / found.ext4_on_twin)),
+            goals.over_ext4,
+        ),
+        row("CS-Ext4 on its own drive", "")
+            .paper_config(least(|found| found.paper / found.ext4))
+            .ours(least(|found| found.ours / found.ext4)),
+    ]
+}
+
+/// One store, one kernel, one size. Files in turn are of one stream, as in the paper; those at random of all.
 pub(super) fn measure(
     store: Store,
     host: Host,
@@ -69,11 +116,13 @@ pub(super) fn measure(
 ) -> Result<MicroResult, LabError> {
     let seconds = context.scale.pick((2, 6), (20, 60), (60, 600));
     let (warm_up, time) = (Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));
-    let load = Micro { order, ..Micro::paper(io_bytes, warm_up, time) };
+    let fio = Micro::paper(io_bytes, warm_up, time);
+    let streams: &[Stream] = if order == Order::Random { &Stream::ALL } else { fio.streams };
+    let load = Micro { order, streams, ..fio };
     let drive = store.drive(context)?;
     context.on_host(host);
     Sim::new(context.seed).run(move |rt| async move {
         let (target, _) = store.format_on(&rt, &drive, host).await?;
-        micro::write(&rt, target, load, Stream::Gc).await
+        micro::write(&rt, target, load).await
     })
 }

@@ -1,6 +1,7 @@
 //! SMRstore's experiments: the chunk store beside file systems on one drive.
 
 pub(super) mod access_pattern;
+mod by_length;
 pub(super) mod memory;
 pub(super) mod micro_read;
 pub(super) mod micro_write;

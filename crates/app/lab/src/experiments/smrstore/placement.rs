@@ -1,14 +1,13 @@
 //! Value of each of the three placement strategies. (SMRstore, Figure 19.)
 
-use std::sync::Arc;
-
 use shingle_chunk_store::{Allocation, Placement};
 
+use super::by_length::{self, ByLength, over};
+use super::multistream::{self, Case};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
-use crate::experiments::smrstore::multistream::{Case, measure};
-use crate::load::multistream::{MultiStreamResult, data_bytes};
+use crate::load::multistream::MultiStreamResult;
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
 use crate::rig::engine::Setup;
@@ -19,14 +18,11 @@ pub(crate) fn experiment() -> Experiment {
         name: "placement",
         question: "What is each placement strategy worth, once the drive is 80 % full and chunks are deleted at random?",
         setup: "The multi-stream load. None: streams mixed, chunks of 64 MiB, a zone drawn at random of 55 open ones. S2 \
-                lets chunks of data and GC grow to a zone. The rest is the paper's configuration.",
+                lets chunks of data and GC grow to a zone. The rest is the paper's configuration. Each with four lengths of chunks, with the first seed.",
         runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }
-
-/// The size limit of chunks without strategy 2.
-const SMALL_CHUNK_MIB: u64 = 64;
 
 /// The paper's five, in its order.
 pub(crate) const COMBINATIONS: [(&str, Placement); 5] = [
@@ -42,50 +38,45 @@ const fn placement(separate_streams: bool, zone_sized_chunks: bool, round_robin:
     Placement { separate_streams, zone_sized_chunks, allocation }
 }
 
-/// The run of one combination.
-pub(crate) fn combination(
-    context: &Context,
-    name: &str,
-    placement: Placement,
-) -> Result<Arc<MultiStreamResult>, LabError> {
+/// The runs of one combination. Without strategy 2 no chunk is longer than the small ones.
+pub(super) fn combination(context: &Context, name: &str, placement: Placement) -> Result<ByLength, LabError> {
     let all = placement == COMBINATIONS[4].1;
     let setup = if all { Setup::Paper } else { Setup::Strategies(placement) };
-    let chunk_max = if placement.zone_sized_chunks { u64::MAX } else { data_bytes(SMALL_CHUNK_MIB) };
-    measure(Case { chunk_max, ..Case::new(Store::Engine(setup), 0.8) }, context, name)
+    ByLength::measure(context, name, |lengths| {
+        let lengths = if placement.zone_sized_chunks { lengths } else { lengths.all_small() };
+        Case { lengths, ..Case::new(Store::Engine(setup), 0.8) }
+    })
 }
 
 /// Half of the speed-up by all three.
 const HALF: f64 = 1.0 + (2.35 - 1.0) / 2.0;
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
-    let mut bars = Vec::new();
-    let mut remarks = Vec::new();
+    let rate = |run: &MultiStreamResult| run.settled_bytes_s / 1e6;
+    let (mut rates, mut bars, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
     for (name, placement) in COMBINATIONS {
         let found = combination(context, name, placement)?;
+        let chosen = found.chosen();
         remarks.push(format!(
             "{name}: {:.1} MB/s, write amplification {:.2}",
-            found.settled_bytes_s / 1e6,
-            found.write_amplification
+            rate(chosen),
+            chosen.write_amplification
         ));
-        bars.push(found.settled_bytes_s / 1e6);
+        bars.push(rate(chosen));
+        rates.push(found.values(rate));
     }
-    let ours = measure(Case::new(Store::Engine(Setup::Ours), 0.8), context, Setup::Ours.name())?.settled_bytes_s / 1e6;
-    let none = bars[0].max(f64::MIN_POSITIVE);
+    let own = multistream::by_length(context, Store::Engine(Setup::Ours), 0.8)?.values(rate);
+    let none = bars[0];
     let shown = |at: usize| {
         let name = format!("placement, {} over none", COMBINATIONS[at].0);
-        Row::new(name, "x", Better::Higher).paper_config(bars[at] / none)
+        by_length::paper(Row::new(name, "x", Better::Higher), &over(&rates[at], &rates[0]))
     };
+    let all = shown(4).paper(2.35, 0.15).goal(2.35).note("note 0015 says which lengths of chunks are tried");
     let rows = vec![
         shown(1).paper(1.0, 0.25).note("the paper: close to none; within 25 % is taken for that").judged(),
         shown(2).paper(HALF, 0.25).note("the paper: about half of the speed-up").judged(),
         shown(3).paper(HALF, 0.25).note("the paper: about half of the speed-up").judged(),
-        shown(4)
-            .paper(2.35, 0.15)
-            .tried([bars[4] / none])
-            .ours(ours / none)
-            .goal(2.35)
-            .note("the sizes of chunks, which the paper leaves open, were chosen among four; note 0015 has the others")
-            .judged(),
+        by_length::ours(all, &over(&own, &rates[0])).judged(),
     ];
     let names = COMBINATIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let figure = Figure {

@@ -119,7 +119,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
                 let report = recover(&drive, way, image, None, context)?;
                 let steps = whole_drive(&drive, way, &report);
                 if of_curve {
-                    curve.push((*age as f64, steps.total()));
+                    curve.push((*age as f64, steps));
                 }
                 if way.age == *age {
                     outcome.remarks.push(remark(way, &report));
@@ -146,7 +146,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
              not, since what is open, and was written since the checkpoint, is as much on a drive of any size."
         ));
     }
-    outcome.rows = rows(&found, &with_processor, &curves);
+    outcome.rows = rows(&found, &with_processor, curves.first().map_or(&[][..], Vec::as_slice));
     outcome.rows.extend(servers.into_iter().map(|(cores, total)| {
         let id = format!("recovery, {SERVER_DRIVES} drives at once on {cores} cores, with the processor's time");
         let row = Row::new(id, "s", Better::Lower).ours(total).note("of the slowest drive");
@@ -155,7 +155,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     }));
     outcome.figures.push(figure(&found));
     if context.scale != Scale::Quick {
-        outcome.figures.push(curve_figure(curves));
+        outcome.figures.push(curve_figure(&curves));
     }
     Ok(outcome)
 }
@@ -164,7 +164,11 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
 const PAPER_TOTAL: f64 = 94.4;
 const TOLERANCE: f64 = 0.15;
 
-fn rows(found: &[Steps], with_processor: &[Steps], curves: &[Vec<(f64, f64)>]) -> Vec<Row> {
+/// The age of a checkpoint, and the steps of an opening then.
+type AtAge = (f64, Steps);
+
+/// All rows; `ages` is the curve of the paper's configuration.
+fn rows(found: &[Steps], with_processor: &[Steps], ages: &[AtAge]) -> Vec<Row> {
     let ([init, paper, _, ours], [_, paper_with, _, ours_with]) = (found, with_processor) else { return Vec::new() };
     let step =
         |id: &str, of: fn(&Steps) -> f64| Row::new(id, "s", Better::Lower).paper_config(of(paper)).ours(of(ours));
@@ -174,13 +178,14 @@ fn rows(found: &[Steps], with_processor: &[Steps], curves: &[Vec<(f64, f64)>]) -
         "the paper does not give the age of its last checkpoint, which decides how much is scanned; {PAPER_AGE} s are \
          assumed"
     );
-    if let Some(age) = curves.first().and_then(|curve| age_of(curve, PAPER_TOTAL)) {
+    let tried = |of: fn(&Steps) -> f64| ages.iter().map(move |(_, steps)| of(steps));
+    if let Some(age) = age_of(&heights(ages), PAPER_TOTAL) {
         note.push_str(&format!("; the paper's {PAPER_TOTAL} s are met at an age of {age:.0} s"));
     }
     vec![
         Row::new("recovery, 20 TB at 60 %", "s", Better::Lower)
             .paper(PAPER_TOTAL, TOLERANCE)
-            .tried(curves.first().into_iter().flatten().map(|point| point.1))
+            .tried(tried(Steps::total))
             .paper_config(paper.total())
             .ours(ours.total())
             .goal(10.0)
@@ -189,9 +194,10 @@ fn rows(found: &[Steps], with_processor: &[Steps], curves: &[Vec<(f64, f64)>]) -
         all_heads.note("the paper: more than 4 minutes").judged(),
         Row::new("recovery, zone table", "s", Better::Lower).paper_config(paper.find).ours(ours.find).judged(),
         step("recovery, checkpoint", |steps| steps.load).paper(19.0, TOLERANCE).judged(),
-        step("recovery, journal", |steps| steps.replay).paper_at_most(1.0).judged(),
+        step("recovery, journal", |steps| steps.replay).paper_at_most(1.0).tried(tried(|steps| steps.replay)).judged(),
         step("recovery, scan", |steps| steps.scan)
             .paper(75.0, TOLERANCE)
+            .tried(tried(|steps| steps.scan))
             .note(format!("at an assumed age of {PAPER_AGE} s"))
             .judged(),
         Row::new("recovery, 20 TB at 60 %, with the processor's time", "s", Better::Lower)
@@ -209,6 +215,11 @@ fn rows(found: &[Steps], with_processor: &[Steps], curves: &[Vec<(f64, f64)>]) -
     ]
 }
 
+/// The whole time by age.
+fn heights(ages: &[AtAge]) -> Vec<(f64, f64)> {
+    ages.iter().map(|(age, steps)| (*age, steps.total())).collect()
+}
+
 /// Age at which a rising curve reaches a height.
 fn age_of(curve: &[(f64, f64)], height: f64) -> Option<f64> {
     let pair = curve.windows(2).find(|pair| pair[0].1 <= height && height <= pair[1].1)?;
@@ -216,10 +227,13 @@ fn age_of(curve: &[(f64, f64)], height: f64) -> Option<f64> {
     Some(pair[0].0 + share * (pair[1].0 - pair[0].0))
 }
 
-fn curve_figure(curves: Vec<Vec<(f64, f64)>>) -> Figure {
+fn curve_figure(curves: &[Vec<AtAge>]) -> Figure {
     let names = [Setup::Paper.name(), Setup::Ours.name()];
-    let mut series: Vec<Series> =
-        names.into_iter().zip(curves).map(|(name, curve)| Series::new(name, Mark::LineAndPoints, curve)).collect();
+    let mut series: Vec<Series> = names
+        .into_iter()
+        .zip(curves)
+        .map(|(name, curve)| Series::new(name, Mark::LineAndPoints, heights(curve)))
+        .collect();
     let paper = AGES.iter().map(|&age| (age as f64, PAPER_TOTAL)).collect();
     series.push(Series::new("paper: 94.4 s, at an age it does not give", Mark::Reference, paper));
     Figure {
