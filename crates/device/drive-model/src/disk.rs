@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - DM-DISK-1: writes to one zone of a shingled disk go to the medium in the order of their arrival.
-//! - DM-DISK-2: no command waits longer than the starvation bound plus the commands that were as old.
+//! - DM-DISK-2: no command waits longer than the starvation bound, the commands that were as old, and a cached write between each two of them.
+//! - DM-DISK-3: the drive holds no more commands than its queue is deep, those that wait for room in its cache included.
 
 mod arm;
 mod entry;
@@ -71,6 +72,8 @@ pub(crate) struct Disk {
     dirty_blocks: u64,
     /// Writes that wait for room in the cache.
     waiting: VecDeque<Entry>,
+    /// The arm last served a starving command before cached writes that others wait for: these are next.
+    owes_cached: bool,
     /// Flushes that wait for cached writes with lower numbers.
     flushes: Vec<Flush>,
     number: u64,
@@ -84,6 +87,16 @@ struct Flush {
     id: CommandId,
     number: u64,
     zone: Option<u64>,
+}
+
+/// An entry to which the arm could go next.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    /// Its place among those that it was chosen of.
+    at: usize,
+    /// Time until the arm reaches it; of a starving one none.
+    reached: Nanos,
+    starves: bool,
 }
 
 fn ms(value: f64) -> Nanos {
@@ -157,6 +170,7 @@ impl Disk {
             dirty: VecDeque::new(),
             dirty_blocks: 0,
             waiting: VecDeque::new(),
+            owes_cached: false,
             flushes: Vec::new(),
             number: 0,
             motions: None,
@@ -186,10 +200,28 @@ impl Disk {
                 done.extend(over.iter().map(|flush| flush.id));
             }
         }
-        if let Some(next) = self.backlog.pop_front() {
-            self.queue.push_back(next);
-        }
+        self.take_in(until);
         self.start_next(until);
+    }
+
+    /// Commands that the drive holds.
+    fn held(&self) -> usize {
+        let served = self.running.as_ref().is_some_and(|(_, entry)| entry.id.is_some());
+        self.queue.len() + self.waiting.len() + usize::from(served)
+    }
+
+    /// Takes commands from the host, as many as the queue is deep (DM-DISK-3).
+    fn take_in(&mut self, now: Nanos) {
+        while self.held() < self.depth
+            && let Some(entry) = self.backlog.pop_front()
+        {
+            if entry.cached {
+                self.waiting.push_back(entry);
+                self.admit_writes(now);
+            } else {
+                self.queue.push_back(entry);
+            }
+        }
     }
 
     /// Lets `id` complete without the arm.
@@ -201,10 +233,10 @@ impl Disk {
     /// True if no write with a number below `number`, to a zone if one is given, is only in the cache.
     fn is_clean(&self, number: u64, zone: Option<u64>) -> bool {
         let concerns = |entry: &Entry| zone.is_none_or(|zone| entry.zone == zone);
-        let before = |entry: &Entry| entry.op == Op::Write && entry.number < number && concerns(entry);
-        // A write that has a waiting caller is not cached: a flush does not make it durable sooner.
-        let running = self.running.as_ref().is_some_and(|(_, entry)| entry.id.is_none() && before(entry));
-        !(running || self.dirty.iter().chain(&self.waiting).any(before))
+        // A write that goes past the cache has a waiting caller: a flush does not make it durable sooner.
+        let before = |entry: &Entry| entry.cached && entry.number < number && concerns(entry);
+        let running = self.running.as_ref().is_some_and(|(_, entry)| before(entry));
+        !(running || self.dirty.iter().chain(&self.waiting).chain(&self.backlog).any(before))
     }
 
     /// Moves waiting writes into the cache, as far as there is room.
@@ -239,17 +271,27 @@ impl Disk {
     }
 
     /// Chooses the next command and sends the arm. `now` is the time when the arm became free, or a command arrived.
+    ///
+    /// A flush has cached writes go first, and a full cache only has them compete: it is a queue like the other. A starving command goes before
+    /// them, and every other time one of them before it (DM-DISK-2).
     fn start_next(&mut self, now: Nanos) {
-        let flushing = !self.flushes.is_empty() || !self.waiting.is_empty();
-        let destage = self.queue.is_empty() || flushing || self.dirty_blocks * 2 > self.cache_blocks;
-        let chosen = self.choose(now, self.queue.iter());
+        let (flushing, full) = (!self.flushes.is_empty(), !self.waiting.is_empty());
+        let destage = self.queue.is_empty() || flushing || full || self.dirty_blocks * 2 > self.cache_blocks;
+        let queued = self.choose(now, self.queue.iter());
         let window = self.dirty.iter().take(DESTAGE_WINDOW);
         let cached = if destage { self.choose(now, window) } else { None };
-        let taken = match (chosen, cached) {
-            (Some((_, ours)), Some((at, theirs))) if flushing || theirs < ours => self.dirty.remove(at),
-            (Some((at, _)), _) => self.queue.remove(at),
-            (None, Some((at, _))) => self.dirty.remove(at),
-            (None, None) => None,
+        let wanted = flushing || full;
+        let destages = match (&queued, &cached) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(queued), Some(_)) if wanted && queued.starves => self.owes_cached,
+            (Some(queued), Some(cached)) => flushing || cached.reached < queued.reached,
+        };
+        self.owes_cached = wanted && cached.is_some() && !destages;
+        let taken = if destages {
+            cached.and_then(|chosen| self.dirty.remove(chosen.at))
+        } else {
+            queued.and_then(|chosen| self.queue.remove(chosen.at))
         };
         let Some(entry) = taken else { return };
         let until = self.run(now, &entry);
@@ -261,7 +303,7 @@ impl Disk {
     ///
     /// This decides the speed of the model. So a lower bound is computed first for each entry, which takes neither a
     /// root nor a division, and rules most of them out.
-    fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<(usize, Nanos)> {
+    fn choose<'a>(&self, now: Nanos, entries: impl Iterator<Item = &'a Entry>) -> Option<Chosen> {
         let turn = self.spindle.at(now);
         let (mut zones, mut zone_count) = ([0; DESTAGE_WINDOW], 0);
         // `least` is the time of the best, or more than any time.
@@ -277,7 +319,7 @@ impl Disk {
                 }
             }
             if best.is_none() && now.saturating_sub(entry.arrived) > self.starvation {
-                return Some((at, 0));
+                return Some(Chosen { at, reached: 0, starves: true });
             }
             let start = self.start(now, entry);
             let reached = if !entry.is_transfer() {
@@ -298,7 +340,7 @@ impl Disk {
                 (best, least) = (Some(at), reached);
             }
         }
-        best.map(|at| (at, least - now))
+        best.map(|at| Chosen { at, reached: least - now, starves: false })
     }
 }
 
@@ -312,7 +354,10 @@ impl Model for Disk {
         let op = if through { Op::Write } else { command.op };
         let (blocks, number) = (command.blocks, self.number);
         self.number += 1;
-        let entry = Entry { id: Some(id), number, op, at, blocks, opens: command.opens, zone, arrived: now, position };
+        // The order of a zone's writes is kept (DM-DISK-1): one that is to be durable waits for those before it. Elsewhere it goes past the cache.
+        let cached = op == Op::Write && self.write_cache && (!through || self.shingled);
+        let (opens, arrived) = (command.opens, now);
+        let entry = Entry { id: Some(id), number, op, cached, at, blocks, opens, zone, arrived, position };
         match op {
             Op::Report => self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id),
             Op::Flush if self.is_clean(number, None) => self.complete_at(now + self.overhead, id),
@@ -321,25 +366,16 @@ impl Model for Disk {
             Op::Read if self.is_buffered(&entry) => {
                 self.complete_at(now + self.overhead + blocks * self.interface_ns_block, id);
             }
-            // The order of a zone's writes is kept (DM-DISK-1): one that is to be durable waits for those before it. Elsewhere it
-            // goes past the cache.
-            Op::Write if self.write_cache && (!through || self.shingled) => {
-                self.segments.forget(&entry.range());
-                if through {
-                    self.flushes.push(Flush { id, number: number + 1, zone: Some(zone) });
-                }
-                self.waiting.push_back(Entry { id: entry.id.filter(|_| !through), ..entry });
-                self.admit_writes(now);
-            }
             _ => {
                 if op == Op::Write {
                     self.segments.forget(&entry.range());
                 }
-                if self.queue.len() + usize::from(self.running.is_some()) < self.depth {
-                    self.queue.push_back(entry);
-                } else {
-                    self.backlog.push_back(entry);
+                let told_by_flush = cached && through;
+                if told_by_flush {
+                    self.flushes.push(Flush { id, number: number + 1, zone: Some(zone) });
                 }
+                self.backlog.push_back(Entry { id: entry.id.filter(|_| !told_by_flush), ..entry });
+                self.take_in(now);
             }
         }
         if self.running.is_none() {
@@ -373,7 +409,7 @@ impl Model for Disk {
     }
 
     fn set_write_cache(&mut self, on: bool) -> bool {
-        let holds = self.dirty_blocks > 0 || !self.waiting.is_empty();
+        let holds = self.dirty_blocks > 0 || self.waiting.iter().chain(&self.backlog).any(|entry| entry.cached);
         if holds || (on && self.cache_blocks == 0) {
             return self.write_cache == on;
         }
@@ -397,6 +433,7 @@ impl Model for Disk {
         self.dirty.clear();
         self.dirty_blocks = 0;
         self.waiting.clear();
+        self.owes_cached = false;
         self.flushes.clear();
         self.segments.clear();
         (self.arm.free_at, self.arm.next_block, self.arm.reading_from) = (now, u64::MAX, None);

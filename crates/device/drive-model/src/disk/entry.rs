@@ -12,6 +12,8 @@ pub(super) struct Entry {
     pub(super) id: Option<CommandId>,
     pub(super) number: u64,
     pub(super) op: Op,
+    /// A write that goes through the volatile cache.
+    pub(super) cached: bool,
     /// Physical.
     pub(super) at: u64,
     pub(super) blocks: u64,

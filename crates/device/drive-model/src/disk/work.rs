@@ -15,7 +15,8 @@ impl Disk {
     pub(crate) fn reach(&self, now: Nanos, at: u64) -> Nanos {
         let position = self.surface.position(at);
         let (op, zone) = (Op::Write, at / self.zone_blocks);
-        let entry = Entry { id: None, number: 0, op, at, blocks: 1, opens: false, zone, arrived: now, position };
+        let entry =
+            Entry { id: None, number: 0, op, cached: false, at, blocks: 1, opens: false, zone, arrived: now, position };
         let start = self.start(now, &entry).max(self.arm.free_at);
         let turn = self.spindle.at(start);
         self.turned(start + self.moving(&entry, |way| self.seek.nanos(way)), &entry, &turn) - now
