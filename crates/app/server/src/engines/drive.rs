@@ -9,6 +9,7 @@ use shingle_base::StoreId;
 use shingle_chunk_store::{
     ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Landing, Options, RecoveryReport, StoreStat, Unread,
 };
+use shingle_object_store::Standing;
 use shingle_record::NotOwned;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
@@ -44,6 +45,51 @@ pub(crate) struct DriveView {
     pub(crate) store: StoreId,
     pub(crate) sample: Arc<Mutex<Sample>>,
     pub(crate) gauges: Arc<Gauges>,
+    /// As the object store last met it.
+    pub(crate) standing: Standing,
+}
+
+impl DriveView {
+    /// State of the drive in a word.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.standing {
+            Standing::Up => "up",
+            Standing::Slow => "slow",
+            Standing::Failing => "failing",
+            Standing::Silent => "silent",
+            Standing::Ended => "stopped",
+        }
+    }
+
+    /// True if it answers.
+    pub(crate) fn is_up(&self) -> bool {
+        !matches!(self.standing, Standing::Silent | Standing::Ended)
+    }
+
+    /// The trouble that the object store has with it now, for people.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let what = match self.standing {
+            Standing::Up => return None,
+            Standing::Slow => "writes far slower than the others, which take its place for a while",
+            Standing::Failing => "failed its last write",
+            Standing::Silent => "does not answer: its objects cannot be read until it does",
+            Standing::Ended => {
+                "has stopped; the log says why: its objects cannot be read until the server is started again"
+            }
+        };
+        Some(format!("drive {} {what}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+impl DriveView {
+    pub(crate) fn for_test(number: usize, standing: Standing) -> Self {
+        let (counters, forecast) = (Counters::default(), shingle_chunk_store::Forecast::Never);
+        let gc = GcStatus { victim: None, progress: 0.0, speed: 0.0, forecast };
+        let sample = Arc::new(Mutex::new(Sample { space: StoreStat::default(), counters, gc }));
+        let path = PathBuf::from(format!("d{number}"));
+        Self { path, store: StoreId(number as u64), sample, gauges: Arc::default(), standing }
+    }
 }
 
 /// A drive whose owner runs.
@@ -69,6 +115,7 @@ impl Drive {
             store: self.store,
             sample: self.sample.clone(),
             gauges: self.gauges.clone(),
+            standing: Standing::default(),
         }
     }
 }
