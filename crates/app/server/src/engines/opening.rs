@@ -120,14 +120,13 @@ pub(crate) async fn open(
         health: health.clone(),
         away: away.collect(),
     };
-    let objects = objects::start(setup).await?;
-    if *purpose == Purpose::Serve
-        && let Err(error) = directory.note_drives(&known)
-    {
-        objects.client.close().await;
-        return Err(error);
+    // Drives that do not belong together are noted for none; and nothing is on a new one before it is noted, or the next start would
+    // take it for somebody else's.
+    let found = objects::find(setup).await?;
+    if *purpose == Purpose::Serve {
+        directory.note_drives(&known)?;
     }
-    Ok(Some(objects))
+    found.serve().await.map(Some)
 }
 
 /// Waits until the drives' owners have ended, which they do when their last client is gone.
