@@ -318,3 +318,23 @@ fn a_look_at_a_drive_writes_nothing_and_takes_it_from_nobody() {
         server.stop().await;
     });
 }
+
+/// SV-SRV-2: drives that could not be noted hold nothing, or the next start would take them for somebody else's.
+#[test]
+fn nothing_is_on_a_new_drive_before_it_is_noted() {
+    let scratch = Scratch::new("unnoted");
+    let (data, a, b) = (scratch.path("data"), scratch.path("a"), scratch.path("b"));
+    block_on(async {
+        run_once(config(&data, &[&a])).await;
+        // As a full disk does, this keeps the notes from being written.
+        let in_the_way = data.join("drives.toml.new");
+        std::fs::create_dir(&in_the_way).unwrap();
+        for _ in 0..2 {
+            let error = refused(config(&data, &[&a, &b])).await;
+            assert!(error.message.contains("drives.toml"), "{error}");
+        }
+        std::fs::remove_dir(&in_the_way).unwrap();
+        let noted = run_once(config(&data, &[&a, &b])).await;
+        assert_eq!(noted.matches("[[drive]]").count(), 2, "{noted}");
+    });
+}

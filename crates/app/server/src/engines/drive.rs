@@ -9,6 +9,7 @@ use shingle_base::StoreId;
 use shingle_chunk_store::{
     ChunkClient, ChunkStore, Counters, FormatOptions, GcStatus, Landing, Options, RecoveryReport, StoreStat, Unread,
 };
+use shingle_object_store::Standing;
 use shingle_record::NotOwned;
 use shingle_runtime::Runtime;
 use shingle_zoned::{CreateOptions, FileDevice, ZonedDevice};
@@ -44,6 +45,51 @@ pub(crate) struct DriveView {
     pub(crate) store: StoreId,
     pub(crate) sample: Arc<Mutex<Sample>>,
     pub(crate) gauges: Arc<Gauges>,
+    /// As the object store last met it.
+    pub(crate) standing: Standing,
+}
+
+impl DriveView {
+    /// State of the drive in a word.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.standing {
+            Standing::Up => "up",
+            Standing::Slow => "slow",
+            Standing::Failing => "failing",
+            Standing::Silent => "silent",
+            Standing::Ended => "stopped",
+        }
+    }
+
+    /// True if it answers.
+    pub(crate) fn is_up(&self) -> bool {
+        !matches!(self.standing, Standing::Silent | Standing::Ended)
+    }
+
+    /// The trouble that the object store has with it now, for people.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let what = match self.standing {
+            Standing::Up => return None,
+            Standing::Slow => "writes far slower than the others, which take its place for a while",
+            Standing::Failing => "failed its last write",
+            Standing::Silent => "does not answer: its objects cannot be read until it does",
+            Standing::Ended => {
+                "has stopped; the log says why: its objects cannot be read until the server is started again"
+            }
+        };
+        Some(format!("drive {} {what}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+impl DriveView {
+    pub(crate) fn for_test(number: usize, standing: Standing) -> Self {
+        let (counters, forecast) = (Counters::default(), shingle_chunk_store::Forecast::Never);
+        let gc = GcStatus { victim: None, progress: 0.0, speed: 0.0, forecast };
+        let sample = Arc::new(Mutex::new(Sample { space: StoreStat::default(), counters, gc }));
+        let path = PathBuf::from(format!("d{number}"));
+        Self { path, store: StoreId(number as u64), sample, gauges: Arc::default(), standing }
+    }
 }
 
 /// A drive whose owner runs.
@@ -54,8 +100,11 @@ pub(crate) struct Drive {
     pub(crate) store: StoreId,
     /// Report of opening its store.
     pub(crate) report: RecoveryReport,
-    /// Dropped when the object store has it: the owner ends with its last client.
+    /// `None` when the object store has it.
     pub(crate) client: Option<ChunkClient>,
+    /// Ends the owner, whoever still has a client: readers and writers of slow clients must not keep the drive from being opened again.
+    /// Dropped, it does the same.
+    pub(crate) stop: oneshot::Sender<()>,
     pub(crate) sample: Arc<Mutex<Sample>>,
     pub(crate) gauges: Arc<Gauges>,
     /// Completes when the owner has ended.
@@ -69,6 +118,7 @@ impl Drive {
             store: self.store,
             sample: self.sample.clone(),
             gauges: self.gauges.clone(),
+            standing: Standing::default(),
         }
     }
 }
@@ -124,12 +174,13 @@ pub(crate) async fn start(config: DriveConfig, number: usize, manner: Manner) ->
     let path = config.path.clone();
     let gauges = Arc::new(Gauges::default());
     let counted = gauges.clone();
-    let owner = move |runtime: Runtime| own(runtime, config, manner, counted, tell);
+    let (stop, stopped) = oneshot::channel();
+    let owner = move |runtime: Runtime| own(runtime, config, manner, counted, tell, stopped);
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
     let Opened { name, store, report, client, sample } = told.await.map_err(lost)??;
-    Ok(Drive { path, name, store, report, client: Some(client), sample, gauges, ended })
+    Ok(Drive { path, name, store, report, client: Some(client), stop, sample, gauges, ended })
 }
 
 async fn own(
@@ -138,6 +189,7 @@ async fn own(
     manner: Manner,
     gauges: Arc<Gauges>,
     tell: oneshot::Sender<Result<Opened>>,
+    stopped: oneshot::Receiver<()>,
 ) {
     let path = config.path.clone();
     let (name, store, report) = match open(&runtime, config, &manner, &gauges).await {
@@ -160,7 +212,7 @@ async fn own(
             }
         }
     }));
-    if let Err(error) = store.serve(requests).await {
+    if let Err(error) = store.serve_until(requests, async { drop(stopped.await) }).await {
         tracing::warn!(drive = %path.display(), %error, "the drive's last checkpoint failed; its next start takes longer");
     }
 }
@@ -257,6 +309,36 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Shape;
+
+    /// A reader or writer that a slow client keeps has a client of the drive: it does not keep the drive from being opened again.
+    #[tokio::test]
+    async fn a_drive_ends_under_those_who_still_have_it() {
+        let path = std::env::temp_dir().join(format!("shingle-drive-{}-ends", std::process::id()));
+        let create =
+            Shape { zone_size: 1 << 20, zones: 64, conventional_zones: 2, open_zones_max: 32, ..Shape::default() };
+        let config = DriveConfig { path: path.clone(), create: Some(create) };
+        let manner = Manner {
+            ours: Vec::new(),
+            wait: None,
+            blank: Blank::Make,
+            health: Health::new("drives", tokio::sync::watch::Sender::default()),
+            memory: 64 << 20,
+            accept_loss: Vec::new(),
+        };
+        let drive = start(config.clone(), 0, manner.clone()).await.unwrap();
+        let kept = drive.client.clone().unwrap();
+        assert_eq!(
+            start(config.clone(), 1, manner.clone()).await.err().map(|error| error.kind),
+            Some(ErrorKind::InUse)
+        );
+        let closing = crate::engines::opening::close_drives(vec![drive]);
+        tokio::time::timeout(Duration::from_secs(10), closing).await.expect("it waits for a client");
+        let again = start(config, 2, manner).await.unwrap();
+        assert!(kept.is_closed() && kept.store_stat().await.is_err());
+        crate::engines::opening::close_drives(vec![again]).await;
+        std::fs::remove_file(path).unwrap();
+    }
 
     /// One number bounds the memory of any number of drives; one alone has its best size.
     #[test]

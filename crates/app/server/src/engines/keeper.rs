@@ -387,18 +387,6 @@ impl Running {
         }
     }
 
-    /// Number of its objects, if it answers soon.
-    async fn objects(&self) -> u64 {
-        let asking = async {
-            match &self.client {
-                Client::Objects(client) => client.usage().await.ok().map(|usage| usage.objects),
-                Client::Array(array) => array.client.figures().await.ok().map(|figures| figures.objects),
-                Client::Blue(blue) => blue.client.figures().await.ok().map(|figures| figures.objects),
-            }
-        };
-        tokio::time::timeout(PATIENCE, asking).await.ok().flatten().unwrap_or(0)
-    }
-
     /// Completes when it has ended by itself.
     async fn ended(&mut self) {
         if let Some(ended) = &mut self.ended {
@@ -409,23 +397,50 @@ impl Running {
     }
 
     /// Closes it in order, even if it has ended by itself.
-    async fn close(mut self, name: &str) {
-        let objects = self.objects().await;
+    async fn close(self, name: &str) {
+        let Self { client, ended, drives } = self;
         let closing = async {
-            match &self.client {
-                Client::Objects(client) => client.close().await,
-                Client::Array(array) => array.client.close().await,
-                Client::Blue(blue) => blue.client.close().await,
+            client.close().await;
+            if let Some(ended) = ended {
+                let _ = ended.await;
             }
-            self.ended().await;
         };
-        if tokio::time::timeout(opening::close_patience(objects), closing).await.is_err() {
-            tracing::warn!(engine = name, "the engine did not close in time; its next start takes longer");
-            return;
+        let late = async {
+            let began = tokio::time::Instant::now();
+            // Asked beside the close: an engine that is silent about it has no more time for that.
+            let patience = opening::close_patience(client.objects().await);
+            tokio::time::sleep_until(began + patience).await;
+        };
+        tokio::select! {
+            biased;
+            () = late => {
+                tracing::warn!(engine = name, "the engine did not close in time; its next start takes longer");
+                return;
+            }
+            () = closing => {}
         }
-        let Self { client, drives, .. } = self;
-        // Owners of drives end with their last callers.
-        drop(client);
         opening::close_drives(drives).await;
+    }
+}
+
+impl Client {
+    /// Number of its objects, if it answers soon.
+    async fn objects(&self) -> u64 {
+        let asking = async {
+            match self {
+                Self::Objects(client) => client.usage().await.ok().map(|usage| usage.objects),
+                Self::Array(array) => array.client.figures().await.ok().map(|figures| figures.objects),
+                Self::Blue(blue) => blue.client.figures().await.ok().map(|figures| figures.objects),
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.ok().flatten().unwrap_or(0)
+    }
+
+    async fn close(&self) {
+        match self {
+            Self::Objects(client) => client.close().await,
+            Self::Array(array) => array.client.close().await,
+            Self::Blue(blue) => blue.client.close().await,
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shingle_object_store::{
-    Drive, FjallIndex, IndexErrorKind, IndexOrigin, ObjectEngine, ObjectStoreClient, OpenReport, Options, Progress,
+    Drive, FjallIndex, Found, IndexErrorKind, IndexOrigin, ObjectEngine, ObjectStoreClient, OpenReport, Options,
+    Progress,
 };
 use shingle_runtime::Runtime;
 use tokio::sync::oneshot;
@@ -36,16 +37,33 @@ pub(crate) struct Setup {
     pub(crate) away: Vec<(String, DriveName)>,
 }
 
-/// Starts the owner and waits until the store is open.
+/// An object store whose owner has found that its drives belong together, and has written nothing to them yet.
+pub(crate) struct FoundObjects {
+    /// Dropped, it ends the owner.
+    go_on: oneshot::Sender<()>,
+    opened: oneshot::Receiver<Result<(ObjectStoreClient, OpenReport)>>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// Starts the owner and waits until it has looked at the drives.
 ///
 /// # Errors
 /// `Store`, with what to do; `System`.
-pub(crate) async fn start(setup: Setup) -> Result<Objects> {
+pub(crate) async fn find(setup: Setup) -> Result<FoundObjects> {
     let (tell, told) = oneshot::channel();
+    let (go_on, goes_on) = oneshot::channel();
+    let (open, opened) = oneshot::channel();
     let owner = move |runtime: Runtime| async move {
         let (away, health) = (setup.away.clone(), setup.health.clone());
-        match open(runtime.clone(), setup).await {
-            Err(error) => drop(tell.send(Err(error))),
+        let found = match look(runtime.clone(), setup).await {
+            Ok(found) => found,
+            Err(error) => return drop(tell.send(Err(error))),
+        };
+        if tell.send(Ok(())).is_err() || goes_on.await.is_err() {
+            return;
+        }
+        match found.serve().await {
+            Err(error) => drop(open.send(Err(Error::new(ErrorKind::Store, error.message)))),
             Ok((engine, report)) => {
                 runtime.spawn_detached(waiting::look_out(
                     runtime.clone(),
@@ -53,19 +71,36 @@ pub(crate) async fn start(setup: Setup) -> Result<Objects> {
                     health,
                     "restart the server to take it back",
                 ));
-                if tell.send(Ok((engine.client(), report))).is_ok() {
+                if open.send(Ok((engine.client(), report))).is_ok() {
                     engine.closed().await;
                 }
             }
         }
     };
     let ended = thread::start("objects", owner)?;
-    let lost = |_| Error::new(ErrorKind::Store, "the object store's thread ended while it was opened");
-    let (client, report) = told.await.map_err(lost)??;
-    Ok(Objects { client, report, ended })
+    told.await.map_err(lost)??;
+    Ok(FoundObjects { go_on, opened, ended })
 }
 
-async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenReport)> {
+impl FoundObjects {
+    /// Waits until the store serves.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(crate) async fn serve(self) -> Result<Objects> {
+        let Self { go_on, opened, ended } = self;
+        // An owner that has ended has dropped the other end, too.
+        let _ = go_on.send(());
+        let (client, report) = opened.await.map_err(lost)??;
+        Ok(Objects { client, report, ended })
+    }
+}
+
+fn lost(_: oneshot::error::RecvError) -> Error {
+    Error::new(ErrorKind::Store, "the object store's thread ended while it was opened")
+}
+
+async fn look(runtime: Runtime, setup: Setup) -> Result<Found> {
     let Setup { index, index_cache_bytes, drives, mut options, rebuild, health, away: _ } = setup;
     // A part of what the index may have for reading goes to the rows that were used last.
     options.row_cache_bytes = index_cache_bytes / 4;
@@ -101,11 +136,8 @@ async fn open(runtime: Runtime, setup: Setup) -> Result<(ObjectEngine, OpenRepor
         }
     };
     let (index, progress) = (Arc::new(index), Some(Box::new(progress) as _));
-    let opened = match rebuild {
-        None => ObjectEngine::open(runtime, drives, index, options, progress).await,
-        Some(backup) => ObjectEngine::rebuild_index(runtime, drives, index, options, backup, progress).await,
-    };
-    opened.map_err(|error| Error::new(ErrorKind::Store, error.message))
+    let found = ObjectEngine::find(runtime, drives, index, options, rebuild, progress).await;
+    found.map_err(|error| Error::new(ErrorKind::Store, error.message))
 }
 
 /// Moves a damaged index out of the way, for a person to look at, and returns its new path. One that was put there

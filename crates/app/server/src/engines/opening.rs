@@ -22,13 +22,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use crate::reports::health::Health;
 
-/// Time that an engine with `objects` objects, then each drive, has to close in order. After it the process ends all
+/// Time that an engine with `objects` objects, then its drives together, have to close in order. After it the process ends all
 /// the same, which is as safe as a power cut. An index of 35 million objects took more than 20 seconds.
 pub(crate) fn close_patience(objects: u64) -> Duration {
     DRIVE_CLOSE_PATIENCE.saturating_add(Duration::from_secs(objects / OBJECTS_A_SECOND))
 }
 
-/// Time that a drive has to close.
+/// Time that drives have to close, however many.
 pub(crate) const DRIVE_CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 /// Lowest number of objects whose index is closed in a second.
 const OBJECTS_A_SECOND: u64 = 200_000;
@@ -120,24 +120,25 @@ pub(crate) async fn open(
         health: health.clone(),
         away: away.collect(),
     };
-    let objects = objects::start(setup).await?;
-    if *purpose == Purpose::Serve
-        && let Err(error) = directory.note_drives(&known)
-    {
-        objects.client.close().await;
-        return Err(error);
+    // Drives that do not belong together are noted for none; and nothing is on a new one before it is noted, or the next start would
+    // take it for somebody else's.
+    let found = objects::find(setup).await?;
+    if *purpose == Purpose::Serve {
+        directory.note_drives(&known)?;
     }
-    Ok(Some(objects))
+    found.serve().await.map(Some)
 }
 
-/// Waits until the drives' owners have ended, which they do when their last client is gone.
+/// Ends the drives' owners, all at once, and waits until they have ended.
 pub(crate) async fn close_drives(drives: Vec<Drive>) {
-    for Drive { client, ended, path, .. } in drives {
-        drop(client);
+    let close = |Drive { stop, ended, path, .. }: Drive| async move {
+        // One that has ended by itself hears nothing.
+        let _ = stop.send(());
         if tokio::time::timeout(DRIVE_CLOSE_PATIENCE, ended).await.is_err() {
             tracing::warn!(drive = %path.display(), "the drive did not close in time; its next start takes longer");
         }
-    }
+    };
+    join_all(drives.into_iter().map(close)).await;
 }
 
 /// Starts the drives' owners, all at once, and checks that they belong together. A drive is made, or formatted, only if
@@ -236,4 +237,36 @@ fn away(directory: &DataDir, absent: &[&KnownDrive], unmade: Option<&Error>) -> 
             unmade.unwrap_or_default(),
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shingle_chunk_store::RecoveryReport;
+    use tokio::sync::oneshot;
+
+    /// As long as `stop_patience` reckons with.
+    #[tokio::test(start_paused = true)]
+    async fn several_drives_that_hang_take_no_longer_to_close_than_one() {
+        let mut hang = Vec::new();
+        let drives = (0..5).map(|number| {
+            let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
+            hang.push((stopped, end));
+            Drive {
+                path: PathBuf::from(format!("d{number}")),
+                name: String::new(),
+                store: StoreId(number),
+                report: RecoveryReport::default(),
+                client: None,
+                stop,
+                sample: drive::DriveView::for_test(0, Default::default()).sample,
+                gauges: Arc::default(),
+                ended,
+            }
+        });
+        let (drives, began) = (drives.collect(), tokio::time::Instant::now());
+        close_drives(drives).await;
+        assert!(began.elapsed() <= DRIVE_CLOSE_PATIENCE + Duration::from_millis(1), "{:?}", began.elapsed());
+        assert!(hang.iter_mut().all(|(stopped, _)| stopped.try_recv().is_ok()), "one was not told to end");
+    }
 }

@@ -2,11 +2,16 @@
 //!
 //! It answers from the first second on. `/livez` says that the process runs, `/readyz` that each engine serves. An
 //! engine that serves without one of its drives is ready: a load balancer must not take it out.
+//!
+//! # Invariants
+//! - SV-ADM-1: a client that does not take its answer loses its place: clients who ask for pages cannot keep others from asking.
+//!   `clients_who_do_not_read_keep_nobody_from_asking`.
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +34,10 @@ use crate::reports::health::PATIENCE;
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 16;
+/// Time that a connection has to ask, be answered and take the answer: engines that hang take a part of it. An answer that comes in
+/// lines, or a session, lasts as long as its client wants; both are for users of the data directory alone. (SV-ADM-1)
+const CONNECTION_MAX: Duration = PATIENCE.saturating_mul(4);
+
 /// A socket for incoming connections.
 pub(crate) trait Listener: Send + 'static {
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
@@ -77,13 +86,28 @@ pub(crate) async fn serve<L: Listener>(listener: L, watched: Arc<Watched>) {
         let watched = watched.clone();
         connections.spawn(async move {
             let (sessions, mut begun) = mpsc::channel(1);
-            let service = service_fn(move |request| {
-                answer(request, watched.clone(), L::PRIVATE.then_some(peer), sessions.clone())
+            let lasts = Arc::new(AtomicBool::new(false));
+            let service = service_fn({
+                let lasts = lasts.clone();
+                move |request| {
+                    answer(request, watched.clone(), L::PRIVATE.then_some(peer), sessions.clone(), lasts.clone())
+                }
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
-            if let Err(error) = http.serve_connection(TokioIo::new(socket), service).with_upgrades().await {
-                tracing::debug!("an admin connection broke off: {error}");
+            let overdue = async {
+                tokio::time::sleep(CONNECTION_MAX).await;
+                if lasts.load(Relaxed) {
+                    std::future::pending().await
+                }
+            };
+            tokio::select! {
+                served = http.serve_connection(TokioIo::new(socket), service).with_upgrades() => {
+                    if let Err(error) = served {
+                        tracing::debug!("an admin connection broke off: {error}");
+                    }
+                }
+                () = overdue => tracing::debug!("an admin connection took too long"),
             }
             // In this task, so that it ends with the listener.
             if let Ok(session) = begun.try_recv() {
@@ -99,6 +123,7 @@ async fn answer(
     watched: Arc<Watched>,
     private: Option<Peer>,
     sessions: mpsc::Sender<Session>,
+    lasts: Arc<AtomicBool>,
 ) -> Result<Response<Text>, Infallible> {
     let (status, text) = match (request.method(), request.uri().path()) {
         (&Method::GET, "/metrics") => {
@@ -117,7 +142,10 @@ async fn answer(
         }
         (&Method::POST, asking::PATH) if private.is_some() => match asking::respond(request.into_body(), watched).await
         {
-            Ok(lines) => return Ok(Response::new(Text::Lines(lines))),
+            Ok(lines) => {
+                lasts.store(true, Relaxed);
+                return Ok(Response::new(Text::Lines(lines)));
+            }
             Err(refused) => refused,
         },
         (&Method::GET, session::PATH) if let Some(peer) = private => match session::begin(request, &watched, peer) {
@@ -179,5 +207,72 @@ impl Body for Text {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Lines(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::{Mutex, watch};
+
+    use crate::engines::gate::Gate;
+    use crate::reports::health::Health;
+
+    /// Connections that hold few bytes.
+    struct Pipes(Mutex<mpsc::Receiver<DuplexStream>>);
+
+    impl Listener for Pipes {
+        type Io = DuplexStream;
+        const PRIVATE: bool = false;
+
+        async fn accept(&self) -> std::io::Result<(DuplexStream, Peer)> {
+            match self.0.lock().await.recv().await {
+                Some(pipe) => Ok((pipe, Peer::Address([127, 0, 0, 1].into()))),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn ask(pipes: &mpsc::Sender<DuplexStream>, path: &str) -> DuplexStream {
+        let (mut client, server) = tokio::io::duplex(64);
+        pipes.send(server).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        tokio::spawn(async move {
+            client.write_all(request.as_bytes()).await.unwrap();
+            client
+        })
+        .await
+        .unwrap()
+    }
+
+    /// SV-ADM-1.
+    #[tokio::test(start_paused = true)]
+    async fn clients_who_do_not_read_keep_nobody_from_asking() {
+        let health = Health::new("drives", watch::Sender::default());
+        let watched = Watched {
+            gateway: Arc::default(),
+            store: Arc::new(Gate::new(health, Arc::default())),
+            engines: Vec::new(),
+            volumes: Vec::new(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            admin: None,
+            started_unix_s: 0,
+            memory: shingle_runtime::memory::Memory::unbounded(),
+            access: None,
+            seats: Arc::new(Semaphore::new(1)),
+        };
+        let (pipes, listened) = mpsc::channel(100);
+        let serving = tokio::spawn(serve(Pipes(Mutex::new(listened)), Arc::new(watched)));
+        let mut deaf = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            deaf.push(ask(&pipes, "/metrics").await);
+        }
+        let mut answer = String::new();
+        let mut client = ask(&pipes, "/livez").await;
+        let answered = tokio::time::timeout(3 * CONNECTION_MAX, client.read_to_string(&mut answer)).await;
+        answered.expect("nobody is answered").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        serving.abort();
     }
 }

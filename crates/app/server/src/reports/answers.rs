@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use shingle_array_objects::ArrayFigures;
 use shingle_array_store::Condition;
 use shingle_blue_objects::BlueFigures;
-use shingle_object_store::ObjectStats;
+use shingle_object_store::{ObjectStats, Standing as DriveStanding};
 use shingle_runtime::memory::Memory;
 use shingle_s3_gateway::GatewayMetrics;
 use shingle_store_api::{ObjectStore, StoreUsage};
@@ -143,8 +143,8 @@ impl Answer {
         let mut lines = engine.health.lines(&missing);
         match &figures {
             None if state == State::Serving => lines += &format!("{name}: does not answer\n"),
-            Some(Figures::Array(figures)) => lines += &degraded(&name, figures),
-            _ => {}
+            Some(figures) => lines += &figures.troubles(&name),
+            None => {}
         }
         let damage = engine.damage.clone();
         Self { name, kind: engine.kind, state, missing, damage, figures, scrub, gauges, condition, lines }
@@ -158,7 +158,8 @@ use shingle_array_store::DriveCondition;
 impl Answer {
     pub(crate) fn for_test(name: &str, kind: Kind, figures: Option<Figures>) -> Self {
         let is_array = kind == Kind::Array;
-        let (missing, lines, scrub) = (Vec::new(), String::new(), is_array.then(scrub::Figures::default));
+        let lines = figures.as_ref().map_or(String::new(), |figures| figures.troubles(name));
+        let (missing, scrub) = (Vec::new(), is_array.then(scrub::Figures::default));
         let gauges = vec![(format!("disk of {name}"), Arc::default())];
         let drive = DriveCondition { name: "a \"b\"\n".to_owned(), up: false, leaving: false, slow: true };
         let condition = is_array.then(|| Condition { drives: vec![drive], ..Condition::default() });
@@ -191,10 +192,27 @@ fn degraded(name: &str, figures: &ArrayFigures) -> String {
 }
 
 impl Figures {
+    /// Problems with drives, a line each.
+    fn troubles(&self, name: &str) -> String {
+        match self {
+            Self::Objects(_, drives) => {
+                let troubles = drives.iter().filter_map(DriveView::trouble);
+                troubles.map(|trouble| format!("{name}: degraded: {trouble}\n")).collect()
+            }
+            Self::Array(figures) => degraded(name, figures),
+            Self::Blue(_) => String::new(),
+        }
+    }
+
     async fn of(watched: keeper::Watched) -> Option<Self> {
         match watched {
-            keeper::Watched::Objects(client, drives) => {
-                let (stats, usage) = tokio::try_join!(client.stats(), client.usage()).ok()?;
+            keeper::Watched::Objects(client, mut drives) => {
+                let (stats, usage, standings) =
+                    tokio::try_join!(client.stats(), client.usage(), client.standings()).ok()?;
+                for drive in &mut drives {
+                    let met = standings.iter().find(|(store, _)| *store == drive.store);
+                    drive.standing = met.map_or(DriveStanding::Ended, |(_, standing)| *standing);
+                }
                 Some(Self::Objects(Box::new((stats, usage)), drives))
             }
             keeper::Watched::Array(array) => Some(Self::Array(Box::new(array.client.figures().await.ok()?))),

@@ -80,7 +80,7 @@ struct Space {
 #[derive(serde::Serialize)]
 struct DriveStatus {
     drive: String,
-    /// `up`, `slow`, `leaving` or `missing`.
+    /// `up`, `slow`, `failing`, `silent`, `stopped`, `leaving` or `missing`.
     state: &'static str,
     /// Time since which it is missing.
     since: Option<String>,
@@ -195,12 +195,13 @@ impl EngineStatus {
                         let what = "the file system that holds it was full at the last write: make room there, and writing goes on by itself";
                         status.problems.push(format!("drive {name}: {what}"));
                     }
+                    status.problems.extend(drive.trouble());
                     status.problems.extend(since_start(&name, write_errors, ["failed write", "failed writes"]));
                     let reads = ["read that found damage", "reads that found damage"];
                     status.problems.extend(since_start(&name, corrupt_reads, reads));
                     status.drives.push(DriveStatus {
                         drive: name,
-                        state: "up",
+                        state: drive.state(),
                         since: None,
                         free_bytes: Some(sample.space.free_bytes),
                         write_errors: Some(write_errors),
@@ -410,6 +411,30 @@ pub fn ask(directory: &Path) -> Result<Option<String>> {
 mod tests {
     use super::*;
     use shingle_array_store::{DriveCondition, RebuildProgress};
+    use shingle_object_store::Standing as Met;
+
+    use crate::engines::drive::DriveView;
+
+    /// A drive that hangs or dies while the server runs is not up, in any report.
+    #[test]
+    fn drives_of_the_object_store_are_shown_as_they_are_met() {
+        let standings = [Met::Up, Met::Slow, Met::Failing, Met::Silent, Met::Ended];
+        let views = standings.into_iter().enumerate().map(|(number, standing)| DriveView::for_test(number, standing));
+        let figures = Figures::Objects(Box::default(), views.collect());
+        let answers = Answers(vec![Answer::for_test("drives", Kind::Drives, Some(figures))]);
+        let memory = shingle_runtime::memory::Memory::unbounded();
+        let text = crate::reports::metrics::render(&shingle_s3_gateway::GatewayMetrics::default(), &memory, &answers);
+        for (number, up) in [1, 1, 1, 0, 0].into_iter().enumerate() {
+            assert!(text.contains(&format!("shingle_drive_up{{drive=\"d{number}\"}} {up}\n")), "{text}");
+        }
+        let lines = answers.lines();
+        assert!(lines.starts_with("ok\n") && lines.contains("drives: degraded: drive d3 does not answer"), "{lines}");
+        assert_eq!(lines.matches("degraded").count(), 4, "{lines}");
+        let status = EngineStatus::of(answers.0.into_iter().next().unwrap(), None);
+        let states: Vec<_> = status.drives.iter().map(|drive| drive.state).collect();
+        assert_eq!(states, ["up", "slow", "failing", "silent", "stopped"]);
+        assert_eq!(status.problems.len(), 4, "{:?}", status.problems);
+    }
 
     #[test]
     fn an_array_says_what_may_still_be_lost_and_how_long_a_rebuild_takes() {

@@ -65,11 +65,12 @@ fn render_drives_up(text: &mut Text, answers: &Answers) {
     let mut named = false;
     for answer in answers.0.iter().filter(|answer| answer.kind == Kind::Drives) {
         if !std::mem::replace(&mut named, true) {
-            text.family(name, "gauge", "1 if the object store has the drive.");
+            text.family(name, "gauge", "1 if the object store has the drive, and it answers.");
         }
         if let Some(Figures::Objects(_, drives)) = &answer.figures {
             for drive in drives {
-                text.sample(name, &format!("drive=\"{}\"", escaped(&drive.path.to_string_lossy())), 1);
+                let label = format!("drive=\"{}\"", escaped(&drive.path.to_string_lossy()));
+                text.sample(name, &label, u8::from(drive.is_up()));
             }
         }
         for missing in &answer.missing {
