@@ -233,7 +233,7 @@ mod tests {
             "<svg",
             "a remark",
             "Without a verdict",
-            "no load of files runs",
+            "nor is there a Postmark",
         ] {
             assert!(page.contains(part), "{part}");
         }

@@ -1,6 +1,6 @@
 //! SMORE (MSST 2017), and slow drives in arrays.
 
-use super::target::Judged::{By, ByStandard, NotYet};
+use super::target::Judged::{By, FromStandard, NotYet};
 use super::target::Target;
 
 pub(super) const TARGETS: &[Target] = &[
@@ -20,19 +20,19 @@ pub(super) const TARGETS: &[Target] = &[
         place: "SMORE, section V-D, Figure 5",
         result: "570 of at most 590 MB/s for large objects drawn at random, 80 % full",
         goal: Some("97 % of what the drives that serve reads can give, from 256 MB on: six, since parity goes round"),
-        judged: ByStandard("smore-read", &["read, 256 MB", "read, 1 GB", "read, what five drives can read"]),
+        judged: FromStandard("smore-read", &["read, 256 MB", "read, 1 GB", "read, what five drives can read"]),
     },
     Target {
         place: "SMORE, section V-D, Figure 5",
         result: "390 MB/s where writers take turns after every segment and not after 12",
         goal: None,
-        judged: ByStandard("smore-read", &["read, 1 GB, turns of one segment"]),
+        judged: FromStandard("smore-read", &["read, 1 GB, turns of one segment"]),
     },
     Target {
         place: "SMORE, section V-D, Figure 5",
         result: "The same rate after as much was written and deleted as fills the array five times",
         goal: Some("97 % of it"),
-        judged: ByStandard("smore-read", &["read, mixed sizes, after 500 % churn, over fresh"]),
+        judged: FromStandard("smore-read", &["read, mixed sizes, after 500 % churn, over fresh"]),
     },
     Target {
         place: "SMORE, section V-D, Figure 5",
@@ -50,7 +50,7 @@ pub(super) const TARGETS: &[Target] = &[
         place: "SMORE, section V-E, Figure 6",
         result: "The paper gives no figure at 90 %",
         goal: Some("2.1, mixed sizes"),
-        judged: ByStandard("smore-wa", &["write amplification without parity, mixed sizes, 90 % full"]),
+        judged: FromStandard("smore-wa", &["write amplification without parity, mixed sizes, 90 % full"]),
     },
     Target {
         place: "SMORE, section V-E, Figure 6; Desnoyers 2014",
@@ -58,7 +58,7 @@ pub(super) const TARGETS: &[Target] = &[
         goal: Some(
             "within 10 % of greedy cleaning in theory at the same spare, for sizes of which a set holds four or more",
         ),
-        judged: ByStandard(
+        judged: FromStandard(
             "smore-wa",
             &[
                 "write amplification without parity, 1 MB, 70 % full",

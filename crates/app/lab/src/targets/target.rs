@@ -1,6 +1,7 @@
 //! A target: a result, a goal, and the rows that judge both.
 
 use crate::context::Scale;
+use crate::report::row::Row;
 
 /// A result of a paper.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +21,10 @@ pub struct Target {
 pub enum Judged {
     /// Rows of an experiment, by id; one that ends with `*` stands for all that begin so.
     By(&'static str, &'static [&'static str]),
-    /// The same from standard scale on.
+    /// The same from standard scale on; a quick run has the rows with all that a verdict takes, and none.
     ByStandard(&'static str, &'static [&'static str]),
+    /// The same, of rows that a quick run does not make.
+    FromStandard(&'static str, &'static [&'static str]),
     /// An experiment shows it without a verdict, for that reason.
     Shown(&'static str, &'static str),
     /// No row yet, and the reason.
@@ -32,19 +35,28 @@ impl Target {
     /// The experiment that judges it.
     pub fn experiment(&self) -> Option<&'static str> {
         match self.judged {
-            Judged::By(experiment, _) | Judged::ByStandard(experiment, _) | Judged::Shown(experiment, _) => {
-                Some(experiment)
-            }
+            Judged::By(experiment, _)
+            | Judged::ByStandard(experiment, _)
+            | Judged::FromStandard(experiment, _)
+            | Judged::Shown(experiment, _) => Some(experiment),
             Judged::NotYet(_) => None,
         }
     }
 
-    /// Ids of rows that judge it in a run of that scale.
+    /// Ids of rows that a run of that scale must have.
     pub(super) fn ids(&self, scale: Scale) -> &'static [&'static str] {
         match self.judged {
-            Judged::By(_, ids) => ids,
-            Judged::ByStandard(_, ids) if scale != Scale::Quick => ids,
+            Judged::By(_, ids) | Judged::ByStandard(_, ids) => ids,
+            Judged::FromStandard(_, ids) if scale != Scale::Quick => ids,
             _ => &[],
+        }
+    }
+
+    /// A run's row as this target is judged by: a quick one of [`Judged::ByStandard`] as if it were judged.
+    pub(super) fn as_judged(&self, scale: Scale, row: &Row) -> Row {
+        match self.judged {
+            Judged::ByStandard(..) if scale == Scale::Quick => row.clone().judged(),
+            _ => row.clone(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn experiment() -> Experiment {
                 flushes; as in the store on zones, none begins while data are being written, for 200 ms at most); HM-SMR: this project's store of objects on zones, as the paper has it (one zone at a time) and by its defaults. CMR is \
                 the twin of the HSH721414AL at the paper's 160 MiB/s, DM-SMR the ST8000AS0002 (190 MB/s; the paper's have 195), its cache in \
                 proportion to the bytes. 125 GiB are written at `full`, 10 at `standard`. Volatile caches are on. Ceph's network and its work are left out.",
-        runs: Runs::ONE,
+        runs: Runs::SEEDS,
         run,
     }
 }

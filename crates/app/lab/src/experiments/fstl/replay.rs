@@ -38,7 +38,7 @@ pub(crate) fn experiment() -> Experiment {
                 two I/Os outstanding and the write cache off, and with one and the write cache on. Loads that stand for the \
                 paper's traces are fitted to its description (src2_2: 98 % writes of 51 KiB, 60 % of I/Os sequential; src1_2: 75 %, 34 KiB, 40 %; \
                 wdev_0: 80 %, 8 KiB, 20 %; skewed as in Figure 15). A trace of one's own: `--trace FILE`.",
-        runs: Runs::TURNS,
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }

@@ -35,7 +35,7 @@ impl Found {
 /// The paper's factors of TL1 over the drive: Figure 5, section V-A.
 const FACTORS: [(Mode, f64); 3] = [(ONE, 2.0), (TWO, 10.0), (CACHED, 3.0)];
 
-/// How many times more or less a factor may be on a load that is only like the paper's.
+/// Largest factor between the paper's factor and that of a load which is only like the paper's.
 pub(super) const LIKE: f64 = 1.5;
 
 /// All rows.

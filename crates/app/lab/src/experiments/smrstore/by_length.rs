@@ -9,13 +9,14 @@
 
 use std::sync::Arc;
 
-use super::multistream::{Case, measure};
+use super::multistream_case::{Case, measure};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::load::lengths::{LENGTHS, Lengths};
 use crate::load::multistream::MultiStreamResult;
 use crate::report::number::number;
 use crate::report::row::{Better, Row};
+use crate::rig::store::Store;
 
 /// One case with each length, in the order of [`LENGTHS`]; with the first alone where a run does not try every input.
 pub(super) struct ByLength(Vec<Arc<MultiStreamResult>>);
@@ -24,6 +25,11 @@ pub(super) struct ByLength(Vec<Arc<MultiStreamResult>>);
 pub(super) type Values = Vec<f64>;
 
 impl ByLength {
+    /// A store that is so full.
+    pub(super) fn of_store(context: &Context, store: Store, full: f64) -> Result<Self, LabError> {
+        Self::measure(context, store.name(), |lengths| Case { lengths, ..Case::new(store, full) })
+    }
+
     /// Runs it, where it was not run before.
     pub(super) fn measure(context: &Context, name: &str, case: impl Fn(Lengths) -> Case) -> Result<Self, LabError> {
         let lengths = if context.every_input { &LENGTHS[..] } else { &LENGTHS[..1] };

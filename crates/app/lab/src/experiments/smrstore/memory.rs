@@ -25,7 +25,7 @@ pub(crate) fn experiment() -> Experiment {
                 two neighbours are equal; all chunks are sealed then. Bytes are counted from the capacities of the index's \
                 structures. A chunk's bytes are all but those of its records: its entry in the table, its place in the \
                 order of ids, its groups, its mention in the zone table.",
-        runs: Runs::TURNS,
+        runs: Runs::SEEDS,
         run,
     }
 }
@@ -142,7 +142,7 @@ fn bars(
 /// Fills a drive and counts.
 fn measure(mix: Mix, context: &Context) -> Result<Found, LabError> {
     let zones = context.scale.pick(1_500, 8_000, u32::MAX);
-    let geometry = LabDrive::shingled(context)?.first_zones(zones).geometry();
+    let geometry = context.untimed(|| LabDrive::shingled(context))?.first_zones(zones).geometry();
     Sim::new(context.seed).run(move |rt| async move {
         let medium = MemoryDevice::metadata_only(geometry.clone(), keep_no_headers);
         let device = Rc::new(SimDevice::without_power_cuts(&rt, medium));

@@ -7,6 +7,7 @@ pub(super) mod micro_read;
 pub(super) mod micro_write;
 mod micro_write_hosts;
 pub(super) mod multistream;
+mod multistream_case;
 pub(super) mod placement;
 pub(super) mod recovery;
 pub(super) mod space;

@@ -1,18 +1,12 @@
 //! The object service's streams, deletion and GC. (SMRstore, Figures 6, 7 and 17.)
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use shingle_sim::Sim;
-
 use super::by_length::{self, ByLength, Values, over};
+use super::multistream_case::f2fs;
 use crate::baseline::ext4::Ext4Options;
-use crate::baseline::f2fs::F2fsOptions;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
-use crate::load::lengths::{LENGTHS, Lengths};
-use crate::load::multistream::{self, MultiStream, MultiStreamResult, Sample};
+use crate::load::multistream::{MultiStreamResult, Sample};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
 use crate::report::times;
@@ -35,61 +29,6 @@ pub(crate) fn experiment() -> Experiment {
     }
 }
 
-/// Parameters of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Case {
-    pub(crate) store: Store,
-    /// The share of the capacity that is in use.
-    pub(crate) full: f64,
-    /// Lengths of its chunks.
-    pub(crate) lengths: Lengths,
-}
-
-impl Case {
-    pub(crate) fn new(store: Store, full: f64) -> Self {
-        Self { store, full, lengths: LENGTHS[0] }
-    }
-}
-
-/// Zones of 256 MiB in 6 TB.
-const ZONES: u32 = 22_352;
-
-/// Divisor of the number of zones.
-fn every(context: &Context) -> u32 {
-    context.scale.pick(32, 8, 1)
-}
-
-/// F2FS as it behaves on the whole drive.
-pub(crate) fn f2fs(context: &Context) -> Store {
-    Store::F2fs(F2fsOptions { like_sections: (every(context) > 1).then_some(ZONES), ..F2fsOptions::default() })
-}
-
-/// Runs one case, unless it was run before. `name` is shown meanwhile.
-pub(crate) fn measure(case: Case, context: &Context, name: &str) -> Result<Arc<MultiStreamResult>, LabError> {
-    let key = format!("{case:?}, seed {}, {:?}", context.seed, context.change);
-    let whole = case.store.drive(context)?;
-    let every = every(context);
-    let drive = whole.every(every).first_zones(ZONES / every);
-    let load = MultiStream {
-        classes: multistream::classes(case.lengths, 1.0 / f64::from(every)),
-        full: case.full,
-        deletion: Duration::from_secs(12 * 3600) / every,
-        sample: Duration::from_secs(600) / every,
-    };
-    let (progress, name) = (context.progress.clone(), format!("{name}, {:.0} % full", case.full * 100.0));
-    context.known.or_make(key, || {
-        Sim::new(context.seed).run(move |rt| async move {
-            let (target, _device) = case.store.format(&rt, &drive).await?;
-            multistream::run(&rt, target, load, |share| progress(&name, Some(share))).await
-        })
-    })
-}
-
-/// A store that is so full, with each length of chunks.
-pub(super) fn by_length(context: &Context, store: Store, full: f64) -> Result<ByLength, LabError> {
-    ByLength::measure(context, store.name(), |lengths| Case { lengths, ..Case::new(store, full) })
-}
-
 /// Loss up to which a throughput counts as steady, in percent.
 const STEADY: f64 = 5.0;
 
@@ -101,9 +40,9 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         [Store::Engine(Setup::Paper), Store::Engine(Setup::Ours), f2fs(context), Store::Ext4(Ext4Options::default())];
     let mut found = Vec::new();
     for store in stores {
-        found.push((store.name(), by_length(context, store, 0.8)?));
+        found.push((store.name(), ByLength::of_store(context, store, 0.8)?));
     }
-    let fuller = |setup: Setup| by_length(context, Store::Engine(setup), 0.9);
+    let fuller = |setup: Setup| ByLength::of_store(context, Store::Engine(setup), 0.9);
     let (paper_90, ours_90) = (fuller(Setup::Paper)?, fuller(Setup::Ours)?);
     let mut rows = rows([&found[0].1, &found[1].1], [&paper_90, &ours_90], &found[2].1, &found[3].1);
     let runs: Vec<_> = found.iter().map(|(name, found)| (*name, found.chosen().clone())).collect();

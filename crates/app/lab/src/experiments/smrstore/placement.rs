@@ -3,7 +3,7 @@
 use shingle_chunk_store::{Allocation, Placement};
 
 use super::by_length::{self, ByLength, over};
-use super::multistream::{self, Case};
+use super::multistream_case::Case;
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
@@ -65,7 +65,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         bars.push(rate(chosen));
         rates.push(found.values(rate));
     }
-    let own = multistream::by_length(context, Store::Engine(Setup::Ours), 0.8)?.values(rate);
+    let own = ByLength::of_store(context, Store::Engine(Setup::Ours), 0.8)?.values(rate);
     let none = bars[0];
     let shown = |at: usize| {
         let name = format!("placement, {} over none", COMBINATIONS[at].0);

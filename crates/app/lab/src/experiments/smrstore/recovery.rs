@@ -31,7 +31,7 @@ pub(crate) fn experiment() -> Experiment {
                 paper's configuration makes no marks, has one read outstanding, and scans every zone that was open at the \
                 checkpoint, or since, from its head (section 5.6). The paper does not give the period of its checkpoints: \
                 five minutes are assumed; of Shingle's its own default, ten.",
-        runs: Runs::TURNS,
+        runs: Runs::SEEDS_AND_TURNS,
         run,
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn experiment() -> Experiment {
                 time, so that those which wait become one record of up to 1 MiB. What live data takes in the zones over \
                 bytes appended, once every chunk is sealed: small appends have then moved from where they landed. Also \
                 one drive's share of Table 3.",
-        runs: Runs::TURNS,
+        runs: Runs::SEEDS,
         run,
     }
 }
@@ -85,7 +85,7 @@ enum Load {
 
 /// The overhead, in percent.
 fn measure(load: Load, context: &Context) -> Result<f64, LabError> {
-    let drive = LabDrive::shingled(context)?.first_zones(context.scale.pick(2_000, 4_000, 14_000));
+    let drive = context.untimed(|| LabDrive::shingled(context))?.first_zones(context.scale.pick(2_000, 4_000, 14_000));
     Sim::new(context.seed).run(move |rt| async move {
         let device = Rc::new(SimDevice::without_power_cuts(&rt, drive.medium()));
         let failed = |error: shingle_chunk_store::Error| LabError(error.to_string());

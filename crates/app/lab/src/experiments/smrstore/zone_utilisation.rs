@@ -1,7 +1,8 @@
 //! Utilisation of zones. (SMRstore, Figures 18 and 20.)
 
+use super::by_length::{self, ByLength};
 use super::placement::{COMBINATIONS, combination};
-use super::{by_length, multistream};
+
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
@@ -49,7 +50,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         remarks.push(format!("{name}: {:.1} % of closed zones are wholly live or dead", percent(chosen)));
         series.push(Series::new(name, Mark::Line, distribution(chosen)));
     }
-    let store = |setup: Setup| multistream::by_length(context, Store::Engine(setup), 0.8);
+    let store = |setup: Setup| ByLength::of_store(context, Store::Engine(setup), 0.8);
     let (paper, ours) = (store(Setup::Paper)?, store(Setup::Ours)?);
     series.push(Series::new(Setup::Ours.name(), Mark::Line, distribution(ours.chosen())));
     let row = Row::new("closed zones >= 99 % or <= 1 % live, 80 % full", "%", Better::Higher).paper_at_least(50.0);
