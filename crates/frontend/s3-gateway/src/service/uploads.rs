@@ -190,7 +190,7 @@ impl Service {
             ));
         }
         let mut commit = Commit { etag, condition, ..Commit::default() };
-        // What is stated of the object is checked, whether or not the upload began with it. (GW-S3-2)
+        // Statements about the object are checked, whether or not the upload began with an algorithm. (GW-S3-2)
         let scheme = match Scheme::of_upload(&upload.metadata) {
             None => {
                 Scheme::stated(input.checksum_type.as_ref().map(ChecksumType::as_str), given_checksums!(input).next())?

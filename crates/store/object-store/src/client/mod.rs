@@ -79,7 +79,7 @@ impl ObjectStoreClient {
         self.0.door.read(|core| async move { Ok(core.stats()) }).await
     }
 
-    /// The drives that it was opened with, and how each does.
+    /// The drives that it was opened with, and the state of each.
     ///
     /// # Errors
     /// `Unavailable` if the store has stopped.

@@ -217,7 +217,7 @@ impl Core {
         usage
     }
 
-    /// How each drive does.
+    /// The drives, and the state of each.
     pub(crate) fn standings(&self) -> Vec<(StoreId, Standing)> {
         let now = self.runtime.now();
         self.drives.borrow().iter().map(|drive| (drive.store, drive.standing(now))).collect()
