@@ -38,7 +38,7 @@ impl Unsure {
         }
     }
 
-    /// What landed is seen from now on.
+    /// Puts that landed are seen from now on.
     async fn restart(&self) {
         let landed = std::mem::take(&mut *self.unseen.lock().unwrap());
         for ((bucket, key), data) in landed {

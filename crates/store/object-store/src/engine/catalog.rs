@@ -169,7 +169,7 @@ impl Catalog for Core {
         let present = self.read(move |index| index.get(Space::Objects, &id)).await?.is_some();
         // A put that failed may have landed: it, too, must be older than a grave (OS-APP-3).
         if !present && !self.unsure.get() {
-            // What the index has not taken yet is in the log.
+            // Entries that the index has not taken yet are in the log.
             return self.writable().map(|()| false);
         }
         self.log(Class::System, self.next_number(), Body::Delete { bucket, key }).await?;

@@ -134,7 +134,7 @@ impl Core {
             let commit = sealed(version, commit, Vec::new()).map_err(Failed::before)?;
             match last {
                 Some(last) if self.fits(last.length() + commit.length()) => entries.push(last),
-                // Whatever becomes of it, nothing names it yet.
+                // Nothing names it yet: if this fails nothing has happened.
                 Some(last) => {
                     self.write(Class::User, vec![last]).await.map_err(|failed| Failed::before(failed.error))?;
                 }

@@ -96,7 +96,7 @@ impl Core {
                 self.write(Class::User, vec![last, commit]).await?;
             }
             Some(last) => {
-                // Whatever becomes of it, nothing names it yet.
+                // Nothing names it yet: if this fails nothing has happened.
                 self.write(Class::User, vec![last]).await.map_err(|failed| Failed::before(failed.error))?;
                 self.write(Class::User, vec![commit]).await?;
             }
