@@ -18,6 +18,8 @@ pub struct Moved {
 pub struct Change {
     /// Drives without a write cache lose no turn at a write in sequence.
     pub streams_writes: bool,
+    /// Drives of which a paper does not say whether their volatile cache was on have it on.
+    pub cache_on: bool,
     /// An assumed constant is another one.
     pub moved: Option<Moved>,
 }
@@ -43,7 +45,7 @@ mod tests {
 
     #[test]
     fn only_drives_without_a_write_cache_are_supposed_to_stream() {
-        let change = Change { streams_writes: true, moved: None };
+        let change = Change { streams_writes: true, ..Change::default() };
         let streams = |name: &str| {
             let mut profile = Profile::named(name).unwrap();
             change.make(&mut profile);

@@ -38,17 +38,21 @@ pub struct Runs {
     /// Drives that its rows are of have no write cache: nobody knows whether they lose a turn at each write in sequence, so that it runs both
     /// ways.
     pub turns: bool,
+    /// Its paper does not say whether its drives' volatile caches were on: it runs without them, with turns lost and without, and with them.
+    pub caches: bool,
 }
 
 impl Runs {
     /// One run.
-    pub const ONE: Self = Self { seeds: false, turns: false };
+    pub const ONE: Self = Self { seeds: false, turns: false, caches: false };
     /// One for each seed.
-    pub const SEEDS: Self = Self { seeds: true, turns: false };
+    pub const SEEDS: Self = Self { seeds: true, turns: false, caches: false };
     /// One with lost turns, and one without.
-    pub const TURNS: Self = Self { seeds: false, turns: true };
+    pub const TURNS: Self = Self { seeds: false, turns: true, caches: false };
     /// Both for each seed.
-    pub const SEEDS_AND_TURNS: Self = Self { seeds: true, turns: true };
+    pub const SEEDS_AND_TURNS: Self = Self { seeds: true, turns: true, caches: false };
+    /// One with caches, and two without: with lost turns and without.
+    pub const CACHES: Self = Self { seeds: false, turns: true, caches: true };
 }
 
 /// One question, and the way to its answer.

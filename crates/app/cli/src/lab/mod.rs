@@ -20,7 +20,7 @@ use shingle_lab::experiment::{Experiment, Outcome as Found, Runs};
 use shingle_lab::experiments::{self, TAKE_CALLS, TAKE_TRACES};
 use shingle_lab::load::replay::Pace;
 use shingle_lab::report::number::number;
-use shingle_lab::report::row::{Better, NO_TURN_LOST, Row, Verdict};
+use shingle_lab::report::row::{Better, Row, Verdict};
 use shingle_lab::report::{files, page};
 use shingle_lab::rig::drives;
 use shingle_lab::rig::engine::Setup;
@@ -284,7 +284,7 @@ fn print(experiment: &Experiment, found: &Found) {
     );
     for (turn, row) in found.rows.iter().flat_map(Row::ways) {
         let Row { id, unit, paper, paper_config, ours, goal, reproduced, goal_met, margin, note, .. } = row;
-        let id = if turn == NO_TURN_LOST { &format!("  {turn}") } else { id };
+        let id = if Row::is_other_way(turn) { &format!("  {turn}") } else { id };
         say!(
             "{id:<width$} {:>10} {:>12} {:>10} {:>10} {unit:<7} {:<11} {:<9} {}",
             cell(*paper),

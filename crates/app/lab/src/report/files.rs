@@ -17,8 +17,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of a run's JSON. 2: `reproduced` and `goal_met`, `yes`, `no` or null, in place of one `verdict`. 3: `program`, `inputs`,
 /// `figures` and `remarks`; rows of request times; `bound`, `tried` and the verdict `consistent`. 4: `grids`; `seeds` of the inputs, and of rows
-/// `worst` and `no_turn_lost`, with the verdict `depends`; values of rows are medians of the seeds.
-const SCHEMA: u32 = 4;
+/// `worst` and `no_turn_lost`, with the verdict `depends`; values of rows are medians of the seeds. 5: `cache_on` of rows, for drives of which a
+/// paper does not say whether their volatile cache was on.
+const SCHEMA: u32 = 5;
 
 /// A run, as programs read it.
 #[derive(Serialize)]
@@ -145,7 +146,7 @@ mod tests {
         assert!(rows.contains("\"late\",s,9,10,20,10,yes,no,"), "{rows}");
         assert!(data.starts_with("series,"), "{data}");
         let run: serde_json::Value = serde_json::from_str(&run).unwrap();
-        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&4.into(), &"no".into()));
+        assert_eq!((&run["schema"], &run["rows"][0]["goal_met"]), (&5.into(), &"no".into()));
         assert_eq!(run["figures"][0]["series"][0]["points"][1], serde_json::json!([1.0, 2.0]));
     }
 

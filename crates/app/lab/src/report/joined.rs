@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - LAB-JOIN-1: a verdict of several seeds is that of the worst one.
-//! - LAB-JOIN-2: a verdict is yes only if it is so whether drives without a write cache lose turns or not.
+//! - LAB-JOIN-2: a verdict is yes only if it is so under each supposition about the drives: whether those without a write cache lose turns, and
+//!   whether a cache was on of which the paper does not say it.
 
 use super::number::number;
 use super::row::{Better, Bound, Row, Verdict, Worst};
@@ -45,27 +46,35 @@ pub(crate) fn of_seeds(rows: &[Row]) -> Option<Row> {
     })
 }
 
-/// The row of both hypotheses (LAB-JOIN-2), the first one where drives lose turns. A row without a verdict stays that of the first.
-pub(crate) fn of_both(lost: Row, none_lost: Row) -> Row {
+/// The row of all suppositions (LAB-JOIN-2): the first one where drives without a write cache lose turns, beside those where they lose none, and
+/// where their caches are on. A row without a verdict stays that of the first.
+pub(crate) fn of_ways(lost: Row, none_lost: Option<Row>, cache_on: Option<Row>) -> Row {
     let values = |row: &Row| [row.paper_config, row.ours, row.goal];
-    let same = values(&lost) == values(&none_lost) && lost.worst == none_lost.worst;
-    if same || !(lost.is_judged() || none_lost.is_judged()) {
-        return lost;
-    }
-    let reproduced = in_both(lost.reproduced, none_lost.reproduced);
-    let goal_met = in_both(lost.goal_met, none_lost.goal_met);
+    let is_other = |row: &Row| {
+        let same = values(&lost) == values(row) && lost.worst == row.worst;
+        !same && (lost.is_judged() || row.is_judged())
+    };
+    let (none_lost, cache_on) = (none_lost.filter(is_other), cache_on.filter(is_other));
+    let all = || [Some(&lost), none_lost.as_ref(), cache_on.as_ref()].into_iter().flatten();
+    let reproduced = in_all(all().filter_map(|row| row.reproduced));
+    let goal_met = in_all(all().filter_map(|row| row.goal_met));
     let depends = [reproduced, goal_met].contains(&Some(Verdict::Depends));
-    let margin = if depends { format!("depends on the lost turn: {}", lost.margin) } else { lost.margin };
-    Row { reproduced, goal_met, margin, no_turn_lost: Some(Box::new(none_lost)), ..lost }
+    let margin = match (depends, &none_lost, &cache_on) {
+        (true, _, Some(_)) => format!("depends on the drive's cache: {}", lost.margin),
+        (true, Some(_), None) => format!("depends on the lost turn: {}", lost.margin),
+        _ => lost.margin.clone(),
+    };
+    let (no_turn_lost, cache_on) = (none_lost.map(Box::new), cache_on.map(Box::new));
+    Row { reproduced, goal_met, margin, no_turn_lost, cache_on, ..lost }
 }
 
-fn in_both(lost: Option<Verdict>, none_lost: Option<Verdict>) -> Option<Verdict> {
-    match (lost, none_lost) {
-        (Some(one), Some(other)) if one == other => Some(one),
-        (Some(Verdict::No), Some(_)) | (Some(_), Some(Verdict::No)) => Some(Verdict::Depends),
-        (Some(_), Some(_)) => Some(Verdict::Consistent),
-        (one, other) => one.or(other),
-    }
+/// The verdict of several suppositions.
+fn in_all(verdicts: impl Iterator<Item = Verdict>) -> Option<Verdict> {
+    verdicts.reduce(|one, other| match (one, other) {
+        (one, other) if one == other => one,
+        (Verdict::No | Verdict::Depends, _) | (_, Verdict::No | Verdict::Depends) => Verdict::Depends,
+        _ => Verdict::Consistent,
+    })
 }
 
 /// The row of the worst verdict, and of those with the same the one that is off by most.
@@ -157,11 +166,24 @@ mod tests {
     /// LAB-JOIN-2.
     #[test]
     fn a_verdict_that_the_lost_turn_decides_says_so() {
+        let of_both = |lost: Row, none_lost: Row| of_ways(lost, Some(none_lost), None);
         let joined = of_both(row(100.0, 140.0), row(100.0, 120.0));
         assert_eq!((joined.reproduced, joined.goal_met), (YES, Some(Verdict::Depends)));
         assert!(joined.margin.contains("depends on the lost turn"), "{}", joined.margin);
         assert_eq!(joined.no_turn_lost.unwrap().goal_met, NO);
         assert_eq!(of_both(row(50.0, 120.0), row(40.0, 110.0)).goal_met, NO, "missed either way");
         assert!(of_both(row(100.0, 140.0), row(100.0, 140.0)).no_turn_lost.is_none());
+    }
+
+    /// LAB-JOIN-2.
+    #[test]
+    fn a_verdict_that_the_drives_cache_decides_says_so() {
+        let joined = of_ways(row(100.0, 120.0), Some(row(101.0, 121.0)), Some(row(70.0, 140.0)));
+        assert_eq!((joined.reproduced, joined.goal_met), (Some(Verdict::Depends), Some(Verdict::Depends)));
+        assert!(joined.margin.contains("depends on the drive's cache"), "{}", joined.margin);
+        let ways: Vec<&str> = joined.ways().map(|way| way.0).collect();
+        assert_eq!(ways, ["turns lost", "no turn lost", "drive's cache on"]);
+        let held = of_ways(row(100.0, 140.0), Some(row(70.0, 140.0)), Some(row(100.0, 150.0)));
+        assert_eq!((held.reproduced, held.goal_met), (Some(Verdict::Depends), YES), "one of three speaks against it");
     }
 }

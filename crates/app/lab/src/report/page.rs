@@ -11,7 +11,7 @@ use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
 use crate::report::files::VERSION;
 use crate::report::number::number;
-use crate::report::row::{NO_TURN_LOST, Row, Verdict};
+use crate::report::row::{Row, Verdict};
 use crate::targets::{self, Judged};
 
 const STYLE: &str = include_str!("page.css");
@@ -135,7 +135,7 @@ fn table(out: &mut String, rows: &[Row]) {
         "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>reproduced?<th>goal met?<th>margin</tr></thead><tbody>",
     );
     for (turn, row) in rows.iter().flat_map(Row::ways) {
-        let other = turn == NO_TURN_LOST;
+        let other = Row::is_other_way(turn);
         let id = if other { format!("{}, <i>{turn}</i>", escaped(&row.id)) } else { escaped(&row.id) };
         let _ = write!(out, "<tr><td class=id>{id}");
         let cells = [
@@ -178,7 +178,7 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
         let (consistent, depends) = (count(Verdict::Consistent), count(Verdict::Depends));
         let class = if yes + consistent == asked { "yes" } else { "no" };
         let some = |number: usize, what: &str| if number > 0 { format!(" and {number} {what}") } else { String::new() };
-        let more = some(consistent, "consistent") + &some(depends, "by the lost turn");
+        let more = some(consistent, "consistent") + &some(depends, "by what nobody knows of the drive");
         (asked > 0).then(|| format!("{what} <b class={class}>{yes}{more} of {asked}</b>"))
     };
     let both = [of("reproduced", |row| row.reproduced), of("goals met", |row| row.goal_met)];

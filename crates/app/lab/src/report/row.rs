@@ -11,6 +11,9 @@ use serde::Serialize;
 /// Name of the row of drives that lose no turn, beside that of those that do.
 pub const NO_TURN_LOST: &str = "no turn lost";
 
+/// Name of the row of drives whose volatile cache is on, beside that of those whose cache is off.
+pub const CACHE_ON: &str = "drive's cache on";
+
 /// Direction of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -31,7 +34,8 @@ pub enum Verdict {
     No,
     /// The paper's value lies between those that come of inputs which the paper does not give.
     Consistent,
-    /// Yes or no, by whether a drive without a write cache loses a turn at each write in sequence.
+    /// Yes or no, by what nobody knows of a drive: whether it loses a turn at each write in sequence without a write cache, or whether its cache
+    /// was on.
     Depends,
 }
 
@@ -114,6 +118,10 @@ pub struct Row {
     /// those that lose one, and its verdicts are of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_turn_lost: Option<Box<Row>>,
+    /// The same where the drives' volatile caches are on, if the paper does not say it and it makes a difference; this row is then of those
+    /// whose caches are off, and its verdicts are of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_on: Option<Box<Row>>,
 }
 
 impl Row {
@@ -137,6 +145,7 @@ impl Row {
             note: String::new(),
             worst: None,
             no_turn_lost: None,
+            cache_on: None,
         }
     }
 
@@ -263,10 +272,20 @@ impl Row {
         Some((Verdict::of(met), margin(self.better, goal, ours, met)))
     }
 
-    /// It, and the row of drives that lose no turn if that is another one; each with a word for which it is.
+    /// It, and the rows of other suppositions about the drives if they are other ones; each with a word for which it is.
     pub fn ways(&self) -> impl Iterator<Item = (&'static str, &Self)> {
-        let lost = if self.no_turn_lost.is_some() { "turns lost" } else { "" };
-        [(lost, self)].into_iter().chain(self.no_turn_lost.as_deref().map(|row| (NO_TURN_LOST, row)))
+        let first = match (&self.no_turn_lost, &self.cache_on) {
+            (Some(_), _) => "turns lost",
+            (None, Some(_)) => "drive's cache off",
+            (None, None) => "",
+        };
+        let none_lost = self.no_turn_lost.as_deref().map(|row| (NO_TURN_LOST, row));
+        [(first, self)].into_iter().chain(none_lost).chain(self.cache_on.as_deref().map(|row| (CACHE_ON, row)))
+    }
+
+    /// True if a word of [`ways`](Self::ways) is not that of the row itself.
+    pub fn is_other_way(word: &str) -> bool {
+        [NO_TURN_LOST, CACHE_ON].contains(&word)
     }
 
     /// True if it has a verdict.

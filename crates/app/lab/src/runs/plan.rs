@@ -54,11 +54,12 @@ impl Plan {
     /// Runs of an experiment, in a fixed order.
     pub fn variations(&self, runs: Runs) -> Vec<Variation> {
         let seeds = if runs.seeds { self.seeds.max(1) } else { 1 };
-        let ways: &[bool] = if runs.turns { &[false, true] } else { &[false] };
-        let of_seed = |seed: u64| {
-            let change = |&streams_writes| Change { streams_writes, moved: None };
-            ways.iter().map(move |way| Variation { seed, change: change(way) })
-        };
+        let ways = [
+            Some(Change::default()),
+            runs.turns.then(|| Change { streams_writes: true, ..Change::default() }),
+            runs.caches.then(|| Change { cache_on: true, ..Change::default() }),
+        ];
+        let of_seed = |seed: u64| ways.into_iter().flatten().map(move |change| Variation { seed, change });
         (0..seeds).flat_map(|more| of_seed(self.seed.wrapping_add(more))).collect()
     }
 
@@ -89,5 +90,8 @@ mod tests {
         assert_eq!(of(Runs::TURNS), [(7, false), (7, true)]);
         assert_eq!(of(Runs::SEEDS), [(7, false), (8, false), (9, false)]);
         assert_eq!(of(Runs::SEEDS_AND_TURNS).len(), 6);
+        let caches: Vec<_> = plan.variations(Runs::CACHES).iter().map(|run| run.change).collect();
+        let (default, streams_writes, cache_on) = (Change::default(), true, true);
+        assert_eq!(caches, [default, Change { streams_writes, ..default }, Change { cache_on, ..default }]);
     }
 }

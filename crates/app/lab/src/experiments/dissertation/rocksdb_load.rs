@@ -8,11 +8,14 @@ use crate::calls::record::{Call, FileNumber, Kind, Recording, Use};
 use crate::context::Context;
 use crate::error::LabError;
 
-/// The paper's sizes for tables of 256 MiB: 2 GiB of memory beside RocksDB, and a cache of 25 GiB in the drive-managed disk.
-const PAPER_TABLE_MIB: u64 = 256;
-const PAPER_MEMORY_MIB: u64 = 2 << 10;
+/// Bytes that the paper's load appends to logs: 150 million pairs of 20 and 400 bytes, each with 23 bytes of heads.
+const PAPER_LOGGED: u64 = 150_000_000 * 443;
 
-/// RocksDB asks for room for a table and a tenth more.
+/// The paper's memory beside RocksDB, and tables that it holds.
+const PAPER_MEMORY_MIB: u64 = 2 << 10;
+const TABLES_IN_MEMORY: u64 = 8;
+
+/// RocksDB asks for room for a memtable and a tenth more when it flushes; a compaction asks for as much as twice the table.
 const ASKED: f64 = 1.1;
 
 /// A load of file calls.
@@ -21,29 +24,29 @@ pub(super) struct Load {
     /// Its name.
     pub(super) name: String,
     pub(super) recording: Rc<Recording>,
-    /// MiB of a table at most: those of a zone.
+    /// MiB of a table, as it is set up: those of a zone.
     pub(super) table_mib: u32,
+    /// The paper's load over this one's whole.
+    part: f64,
 }
 
 impl Load {
     /// The one of the context: the user's own, or the built-in one, of which a smaller scale takes the beginning.
     pub(super) fn of(context: &Context) -> Result<Self, LabError> {
-        let (name, recording) = match &context.call_trace {
-            Some(own) => ("a recording of one's own".to_owned(), (**own).clone()),
-            None => {
-                let share = context.scale.pick(0.06, 0.5, 1.0);
-                (own::NAME.to_owned(), own::recording()?.beginning(share))
-            }
+        let (name, whole, share) = match &context.call_trace {
+            Some(own) => ("a recording of one's own".to_owned(), (**own).clone(), 1.0),
+            None => (own::NAME.to_owned(), own::recording()?, context.scale.pick(0.06, 0.5, 1.0)),
         };
-        let asked =
-            recording.calls.iter().filter(|call| recording.is(call) == Use::Table).filter_map(|call| match call.kind {
-                Kind::Expect(bytes) => Some(bytes),
-                _ => None,
-            });
-        let table =
-            asked.max().ok_or_else(|| LabError("the recording makes no tables: it is none of RocksDB".to_owned()))?;
+        // The first table is that of a flush, as large as all are to be.
+        let asked = whole.calls.iter().find_map(|call| match call.kind {
+            Kind::Expect(bytes) if whole.is(call) == Use::Table => Some(bytes),
+            _ => None,
+        });
+        let table = asked.ok_or_else(|| LabError("the recording makes no tables: it is none of RocksDB".to_owned()))?;
         let table_mib = (table as f64 / ASKED / f64::from(1 << 20)).round().clamp(4.0, 1024.0) as u32;
-        Ok(Self { name, recording: Rc::new(recording), table_mib })
+        let part = PAPER_LOGGED as f64 / whole.appended(Use::Log).max(1) as f64;
+        let recording = if share < 1.0 { whole.beginning(share) } else { whole };
+        Ok(Self { name, recording: Rc::new(recording), table_mib, part })
     }
 
     /// Bytes of all files at most at a time.
@@ -115,18 +118,31 @@ impl Load {
         padded as f64 / sizes.values().sum::<u64>().max(1) as f64
     }
 
-    /// The paper's sizes over those of this load.
-    fn part(&self) -> f64 {
-        PAPER_TABLE_MIB as f64 / f64::from(self.table_mib)
-    }
-
-    /// Memory for files beside RocksDB, in bytes.
+    /// Memory for files beside RocksDB, in bytes: as much for each pair as the paper's, and a few tables of a short load.
     pub(super) fn memory_bytes(&self) -> u64 {
-        ((PAPER_MEMORY_MIB << 20) as f64 / self.part()) as u64
+        let of_pairs = ((PAPER_MEMORY_MIB << 20) as f64 / self.part) as u64;
+        of_pairs.max(TABLES_IN_MEMORY * u64::from(self.table_mib) << 20)
     }
 
     /// A size of the paper's in the measure of this load.
     pub(super) fn scaled(&self, size: u32) -> u32 {
-        ((f64::from(size) / self.part()).round() as u32).max(1)
+        ((f64::from(size) / self.part).round() as u32).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Scale;
+
+    #[test]
+    fn the_built_in_recording_is_a_quarter_of_the_papers_load_at_every_scale() {
+        for scale in [Scale::Quick, Scale::Standard, Scale::Full] {
+            let load = Load::of(&Context::new(1, scale, Rc::new(|_, _| {}))).unwrap();
+            assert_eq!(load.table_mib, 64, "{scale}");
+            assert_eq!((load.scaled(256), load.scaled(250_000)), (64, 62_513), "{scale}");
+            let memory_mib = load.memory_bytes() as f64 / f64::from(1 << 20);
+            assert!((511.0..513.0).contains(&memory_mib), "{scale}: {memory_mib} MiB");
+        }
     }
 }

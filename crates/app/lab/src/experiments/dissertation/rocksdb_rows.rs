@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rocksdb_load::Load;
-use super::rocksdb_systems::{ASYNC, CACHED, CMR, DM_SMR, NO_CACHE, OURS, Run, SYNC};
+use super::rocksdb_systems::{ASYNC, CACHED, CMR, DM_SMR, OURS, Run, SYNC};
 use crate::context::{Context, Scale};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -68,25 +68,18 @@ pub(super) fn rows(found: &Found, load: &Load, context: &Context) -> Vec<Row> {
         }
         _ => row.judged(),
     };
-    let drive = "the paper does not say whether the drive's volatile cache was on: both";
     for (system, seconds) in PAPER_S.into_iter().skip(1) {
         let row = Row::new(format!("time of {system}, over CMR"), "x", Better::Lower)
             .paper(seconds / PAPER_S[0].1, TOLERANCE)
             .paper_config(found.over_cmr(system));
-        rows.push(judged(match system {
-            DM_SMR => row,
-            _ => row
-                .tried([system.to_owned(), format!("{system}{NO_CACHE}")].map(|name| found.over_cmr(&name)))
-                .note(drive),
-        }));
+        rows.push(judged(row));
     }
-    let off = found.over_cmr(&format!("{OURS}{NO_CACHE}"));
     rows.push(judged(
         Row::new(format!("time of {OURS}, over CMR"), "x", Better::Lower)
             .paper_shown(2500.0 / 2100.0)
             .ours(found.over_cmr(OURS))
             .goal(1.0)
-            .note(format!("the paper's best beside it; with the drive's cache off {off:.2}")),
+            .note("the paper's best beside it"),
     ));
     // The beginning of a load ends before its compactions.
     let whole = context.scale == Scale::Full || context.call_trace.is_some();

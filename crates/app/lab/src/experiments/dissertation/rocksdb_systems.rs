@@ -30,9 +30,6 @@ pub(super) const ASYNC: &str = "HM-SMR, asynchronous I/O";
 pub(super) const CACHED: &str = "HM-SMR, asynchronous I/O and cache";
 pub(super) const OURS: &str = "HM-SMR, ours";
 
-/// End of the name of a system whose drive has its volatile cache off.
-pub(super) const NO_CACHE: &str = ", drive's cache off";
-
 /// A system.
 pub(super) struct System {
     /// Its name in figures.
@@ -86,7 +83,7 @@ impl System {
         caching: Caching,
     ) -> Self {
         context.with_options(name, &(gathering, caching));
-        Self { name: name.to_owned(), profile: context.shown(profile.clone()), files: Over::Zones(gathering, caching) }
+        Self { name: name.to_owned(), profile: context.used(profile.clone()), files: Over::Zones(gathering, caching) }
     }
 
     /// Plays the load.
