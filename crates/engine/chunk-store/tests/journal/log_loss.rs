@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use crate::common::formatted;
-use shingle_base::{Blocks, ChunkId, Lba, ZoneId};
+use shingle_base::{AlignedBuf, Blocks, ChunkId, Lba, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, FormatOptions, Options, Stream, check, dump};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
@@ -151,14 +151,14 @@ fn a_drive_with_data_in_any_zone_is_not_formatted() {
         Sim::new(1).run(move |rt| async move {
             let device: Rc<dyn ZonedDevice> = Rc::new(SimDevice::new(&rt, &medium));
             for &(zone, blocks) in &places {
-                let bytes = vec![7; blocks * 4096];
-                device.write(device.geometry().start_of(ZoneId(zone)), vec![bytes.into()]).await.unwrap();
+                let bytes = AlignedBuf::zeroed(Blocks(blocks)).freeze();
+                device.write(device.geometry().start_of(ZoneId(zone)), vec![bytes]).await.unwrap();
             }
             let error = ChunkStore::format(&rt, device.clone(), &FormatOptions::default()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Format, "{places:?}: {error}");
             assert!(error.message.contains("hold data"), "{places:?}: {error}");
             let written = device.report(ZoneId(places[0].0), 1).await.unwrap()[0].written;
-            assert_eq!(written, Blocks(places[0].1 as u64), "{places:?}");
+            assert_eq!(written, Blocks(places[0].1), "{places:?}");
             ChunkStore::format(&rt, device, &FormatOptions { force: true, ..Default::default() }).await.unwrap();
         });
     }
