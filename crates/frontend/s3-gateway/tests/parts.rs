@@ -84,7 +84,7 @@ async fn a_checksum_of_the_whole_is_checked_though_the_upload_began_without_one(
     ] {
         assert_eq!(upload.complete(&[(name, stated)], nothing).await.code(), "InvalidRequest", "{name}");
     }
-    assert_eq!(upload.complete(&[kind.clone()], nothing).await.code(), "InvalidRequest");
+    assert_eq!(upload.complete(std::slice::from_ref(&kind), nothing).await.code(), "InvalidRequest");
     assert!(!upload.is_there().await);
     let whole = crc32(&DATA.concat());
     let answer = upload.complete(&[(name, whole.clone()), kind], nothing).await;
