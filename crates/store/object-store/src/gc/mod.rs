@@ -95,11 +95,16 @@ impl Core {
             return false;
         }
         let (gained, began) = (self.gc.gained.get(), self.runtime.now());
+        // For the two passes; while one hangs, others are not to go round and round.
+        let mut wakes = 2;
         let before: BTreeMap<usize, u64> = self.gc.rounds.borrow().clone();
         self.gc.waiting.set(self.gc.waiting.get() + 1);
         let came = loop {
             let changed = self.changed.notified();
-            self.wake_gc();
+            if wakes > 0 {
+                wakes -= 1;
+                self.wake_gc();
+            }
             if self.gc.gained.get() > gained {
                 break true;
             }
