@@ -67,7 +67,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     if context.scale == Scale::Quick {
         all = vec![Sizes::Equal(16 << 20)];
     }
-    let mixes: &[u32] = context.scale.pick(&[960, 480], &[240, 60, 15], &[240, 60, 15]);
+    let mixes: &[u32] = context.scale.pick(&[960, 480], &[240, 120, 60], &[240, 120, 60]);
     let runs = (all.len() + mixes.len()) as f64;
     let (mut rows, mut curve) = (Vec::new(), Vec::new());
     for (at, &sizes) in all.iter().enumerate() {
