@@ -308,7 +308,8 @@ impl Rm {
     fn run(self) -> Outcome {
         with_store(self.one.drive, |store| async move {
             let id = self.one.chunk;
-            let what = format!("chunk {id}: {} will be lost, with any objects that lie there", ByteSize(store.stat(id)?.size));
+            let what =
+                format!("chunk {id}: {} will be lost, with any objects that lie there", ByteSize(store.stat(id)?.size));
             confirm(self.yes, &what)?;
             Ok(store.delete(id).await?)
         })

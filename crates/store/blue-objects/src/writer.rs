@@ -42,7 +42,10 @@ impl Gathering {
         match &self.open {
             Some(open) => {
                 let number = open.number;
-                client.door.write(move |core: Rc<Core>| async move { core.write_on(number, pieces, memory).await }).await
+                client
+                    .door
+                    .write(move |core: Rc<Core>| async move { core.write_on(number, pieces, memory).await })
+                    .await
             }
             None => {
                 let notices = client.link.notices.clone();

@@ -149,7 +149,8 @@ mod tests {
             let entrance = Entrance::new(desks, "stopped");
             let write = |core: Rc<Core>| async move { core.room.notified().await };
             // One is under way, the other waits in the queue.
-            let (first, second) = (entrance.writes().begin(write).await.unwrap(), entrance.writes().begin(write).await.unwrap());
+            let (first, second) =
+                (entrance.writes().begin(write).await.unwrap(), entrance.writes().begin(write).await.unwrap());
             let delete = |core: Rc<Core>| async move {
                 core.room.notify_one();
                 Ok(())

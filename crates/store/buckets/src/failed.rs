@@ -2,7 +2,7 @@
 
 use shingle_store_api::{StoreError, StoreErrorKind};
 
-/// A change that failed. Whether it may have happened is said where it failed: no kind of error tells.
+/// A change that failed. The place where it failed says whether it may have happened: no kind of error tells.
 #[derive(Debug)]
 pub struct Failed {
     /// The error, for the caller.

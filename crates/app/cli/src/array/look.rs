@@ -75,9 +75,7 @@ impl Ls {
         let mut row = |object: &Object| {
             rows.row(|| object_json(object), || format!("{:>15}  {}", object.size, shown(&object.name)));
         };
-        let ask = |running: Running, drives| {
-            Ok(running.array_objects(drives, &self.prefix, &mut row)?.then_some(()))
-        };
+        let ask = |running: Running, drives| Ok(running.array_objects(drives, &self.prefix, &mut row)?.then_some(()));
         if self.serving.asked(&self.place, ask)?.is_none() {
             let listed = with_array(&self.place, Missing::Read, false, |opened| async {
                 let opened = opened;

@@ -233,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// The end of a set that cannot be read. Where nobody can judge what of it counts, and the loss is accepted, that is what a
+    /// The end of a set that cannot be read. If nobody can judge what of it counts, and the loss is accepted, that is what a
     /// snapshot covers: later openings take all that they find below the end, torn or not. (AS-EXAM-3)
     fn end_unjudged(&self, set: &ZoneSet, ordered: bool) -> u32 {
         let unknown = !self.is_open_end(set, ordered) || set.covered() == u32::MAX;

@@ -184,7 +184,7 @@ impl Engine {
 }
 
 impl Copy<'_> {
-    /// Why something cannot be read for now, if that is so.
+    /// Copies all. Returns the reason if something cannot be read for now.
     async fn all(&mut self, digest: &Digest) -> Result<Option<Error>> {
         let opened = self.engine.rt.unix_time().nanos;
         let (drive, drive_id) = (self.spare.drive, self.engine.drives.own_id(self.spare.drive));

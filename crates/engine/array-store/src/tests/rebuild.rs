@@ -382,7 +382,7 @@ fn rot_beside_drives_that_were_given_up_holds_up_no_rebuild() {
     });
 }
 
-/// AS-REPLACE-3: the block cannot be read, and nobody knows whether it can be later. What else its set holds is moved to others.
+/// AS-REPLACE-3: the block cannot be read, and nobody knows whether it can be later. All else in its set is moved to others.
 #[test]
 fn a_block_that_cannot_be_read_holds_up_no_more_than_its_objects() {
     Sim::new(1).run(|rt| async move {

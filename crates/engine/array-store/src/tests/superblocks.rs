@@ -233,8 +233,8 @@ async fn with_superblocks(rt: &Runtime, enough: impl Fn([u64; 2]) -> bool) -> Ve
     panic!("the case is not met");
 }
 
-/// AS-GATHER-3: the last block of the zone that a drive went on from cannot be read. What lies there is older than the drive's newest
-/// superblock, and hides nothing.
+/// AS-GATHER-3: the last block of the zone that a drive went on from cannot be read. The blocks there are older than the drive's newest
+/// superblock, and hide nothing.
 #[test]
 fn a_bad_block_in_a_drives_older_superblock_zone_hides_nothing() {
     Sim::new(1).run(|rt| async move {

@@ -57,9 +57,7 @@ use std::rc::Rc;
 use futures_util::StreamExt;
 use futures_util::stream;
 use shingle_base::{Blocks, StoreId, ZoneId};
-use shingle_record::{
-    MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockPlace,
-};
+use shingle_record::{MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockPlace};
 use shingle_runtime::{Runtime, Work};
 use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
 
@@ -68,6 +66,7 @@ pub use report::{Damage, RecoveryReport, StepReport};
 pub(crate) use identity::{log_config, read_identity};
 
 use identity::{Identity, check_limits, check_table_fits, identity};
+use vacant::{check_vacant, data_zones};
 
 use crate::config::{FormatOptions, Options};
 use crate::drive::{Gate, Layout};
@@ -78,9 +77,6 @@ use crate::recovery::chunks::Loading;
 use crate::recovery::scan::{FoundZone, ScanContext};
 use crate::store::ChunkStore;
 use crate::types::{Stream, Unread, ZoneStatus};
-
-/// Zones asked for at once.
-const REPORT_ZONES: u32 = 8192;
 
 /// More than the records that are ever written between two journal entries: by so much numbers are raised above the
 /// largest that was found where records may be hidden, so that none of theirs is given out again (CS-REC-1).
@@ -110,7 +106,7 @@ impl ChunkStore {
         let layout = Self::layout_of(&geometry, options)?;
         let metazones = layout.metazones.len() as u32;
         if !options.force {
-            vacant::check_vacant(&dev, &layout).await?;
+            check_vacant(&dev, &layout).await?;
         }
         give_up_open_zones(&dev, &layout).await?;
         let store = options.store.unwrap_or_else(|| StoreId(rt.random()));
@@ -286,22 +282,6 @@ async fn read_all_heads(
     }
     report.find.time += rt.now().since(began);
     Ok(())
-}
-
-/// The drive's report of the data zones, a piece at a time.
-async fn data_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<Vec<Vec<ZoneInfo>>> {
-    let mut pieces = Vec::new();
-    let mut next = layout.data_zones.start;
-    while next < layout.data_zones.end {
-        let count = REPORT_ZONES.min(layout.data_zones.end - next);
-        let infos = report_patiently(dev, ZoneId(next), count).await.map_err(read_error)?;
-        if infos.is_empty() {
-            return Err(Error::new(ErrorKind::Device, "the drive reports fewer zones than it has"));
-        }
-        next += infos.len() as u32;
-        pieces.push(infos);
-    }
-    Ok(pieces)
 }
 
 /// Has the drive give up the data zones that whoever used it before left open: they count against its limits.

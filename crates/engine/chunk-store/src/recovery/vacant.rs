@@ -1,4 +1,4 @@
-//! Refusal to format a drive that somebody may need.
+//! Zones that are in use, and the refusal to format a drive that somebody may need.
 //!
 //! # Invariants
 //! - CS-FMT-1: without force, no zone is reset that holds anything but the log of a format that was cut short, zones for superblock and metadata
@@ -12,8 +12,10 @@ use shingle_zoned::{ZoneInfo, ZoneState, ZonedDevice, report_patiently};
 
 use crate::drive::Layout;
 use crate::error::{Error, ErrorKind, Result, read_error};
-use crate::recovery::data_zones;
 use crate::recovery::identity::META_ZONE_KIND;
+
+/// Zones asked for at once.
+const REPORT_ZONES: u32 = 8192;
 
 /// The most blocks of a log whose first write a power cut has torn, head and all.
 const TORN_MAX: Blocks = Blocks(16);
@@ -75,4 +77,20 @@ async fn check_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<()> {
 async fn is_log(dev: &Rc<dyn ZonedDevice>, zone: &ZoneInfo) -> Result<bool> {
     let head = dev.read(zone.start, Blocks(1)).await.map_err(read_error)?;
     Ok(read_zone_head(&head, None, zone.zone).is_ok_and(|head| head.kind == META_ZONE_KIND))
+}
+
+/// The drive's report of the data zones, a piece at a time.
+pub(super) async fn data_zones(dev: &Rc<dyn ZonedDevice>, layout: &Layout) -> Result<Vec<Vec<ZoneInfo>>> {
+    let mut pieces = Vec::new();
+    let mut next = layout.data_zones.start;
+    while next < layout.data_zones.end {
+        let count = REPORT_ZONES.min(layout.data_zones.end - next);
+        let infos = report_patiently(dev, ZoneId(next), count).await.map_err(read_error)?;
+        if infos.is_empty() {
+            return Err(Error::new(ErrorKind::Device, "the drive reports fewer zones than it has"));
+        }
+        next += infos.len() as u32;
+        pieces.push(infos);
+    }
+    Ok(pieces)
 }

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
-use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing};
+use shingle_store_api::{
+    ListRequest, Listing, ObjectInfo, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
+};
 
 use super::Core;
 use super::streams::Written;

@@ -100,10 +100,12 @@ impl Core {
             };
             match result {
                 Ok(outcome) => self.take_outcome(outcome, audience),
-                Err(error) => match self.pause(kept, audience, &error, indexer.keeps_graves(), &mut submissions).await {
-                    Some(revived) => indexer = revived,
-                    None => return,
-                },
+                Err(error) => {
+                    match self.pause(kept, audience, &error, indexer.keeps_graves(), &mut submissions).await {
+                        Some(revived) => indexer = revived,
+                        None => return,
+                    }
+                }
             }
         }
     }

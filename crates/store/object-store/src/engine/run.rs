@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use shingle_chunk_store::ChunkClient;
 use shingle_buckets::Desks;
+use shingle_chunk_store::ChunkClient;
 use shingle_runtime::{Runtime, Task};
 use shingle_store_api::StoreResult;
 use tokio::sync::mpsc;
@@ -189,8 +189,7 @@ impl Found {
             drop(runtime.spawn(core.clone().run_backups()));
         }
         drop(runtime.spawn(run_releases(core.clone(), released)));
-        let serving =
-            jobs.map(|calls| runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing)));
+        let serving = jobs.map(|calls| runtime.spawn(calls.serve(runtime.clone(), core.clone(), |core| &core.closing)));
         let closing = core.clone();
         let closed = runtime.spawn(async move {
             for task in serving {

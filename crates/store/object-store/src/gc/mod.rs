@@ -272,7 +272,8 @@ impl Core {
     fn retry_unread(&self, hurry: bool) {
         let (now, after) = (self.runtime.now(), TRY_AGAIN[usize::from(!hurry)]);
         let mut unread = self.gc.unread.borrow_mut();
-        let due: Vec<u64> = unread.extract_if(.., |_, tried| now.since(*tried) >= after).map(|(file, _)| file).collect();
+        let due: Vec<u64> =
+            unread.extract_if(.., |_, tried| now.since(*tried) >= after).map(|(file, _)| file).collect();
         drop(unread);
         due.into_iter().for_each(|file| self.with_file(file, |file| file.damaged = false));
     }

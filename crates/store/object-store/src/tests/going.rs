@@ -99,7 +99,7 @@ async fn kind_of<T>(
     }
 }
 
-/// OS-RD-2: the index lacks a row, or names a file that is not there, and will for ever. Whoever asks hears of it.
+/// OS-RD-2: the index lacks a row, or names a file that is not there, and will for ever. All who ask hear of it.
 #[test]
 fn a_row_that_names_what_is_not_there_is_an_error() {
     // Rows are in the index alone, or in memory, too.

@@ -180,9 +180,10 @@ async fn holds(store: &ObjectStoreClient, known: &BTreeMap<u64, Option<u64>>, co
 /// deletes go on beside any number of them.
 #[test]
 fn a_drive_that_hangs_in_gc_keeps_no_write_waiting() {
-    for hung in [|request: &Request| matches!(request, Request::Read { .. }), |request: &Request| {
-        matches!(request, Request::Delete { .. })
-    }] {
+    for hung in [
+        |request: &Request| matches!(request, Request::Read { .. }),
+        |request: &Request| matches!(request, Request::Delete { .. }),
+    ] {
         let mut world = World::new(1, 2, 1 << 20, 40 << 10);
         Sim::new(1).run(move |rt| async move {
             {
@@ -211,7 +212,9 @@ fn a_drive_that_hangs_in_gc_keeps_no_write_waiting() {
                         let (key, data) = (format!("new{number}"), bytes_of(number, 3000));
                         let put = put(&store, BUCKET, &key, &data, commit("e"));
                         match select(Box::pin(put), Box::pin(rt.sleep(Duration::from_secs(3600)))).await {
-                            Either::Left((put, _)) => put.map_or_else(|error| error.kind, |_| StoreErrorKind::BucketExists),
+                            Either::Left((put, _)) => {
+                                put.map_or_else(|error| error.kind, |_| StoreErrorKind::BucketExists)
+                            }
                             Either::Right(_) => panic!("a put waits for a drive that hangs"),
                         }
                     })

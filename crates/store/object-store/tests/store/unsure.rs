@@ -213,7 +213,7 @@ fn a_bucket_whose_deletion_may_have_happened_takes_no_writes_until_it_is_created
     }
 }
 
-/// BK-GONE-1: the deletion of a bucket failed. Whether it has landed or not, it can be made again, and then the bucket stays away.
+/// BK-GONE-1: the deletion of a bucket failed. It can be made again, landed or not, and then the bucket stays away.
 #[test]
 fn a_bucket_whose_deletion_failed_is_gone_for_good_once_it_is_deleted_again() {
     for (landed, index_lost) in [(false, false), (false, true), (true, false), (true, true)] {
