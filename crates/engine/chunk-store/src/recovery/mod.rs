@@ -59,7 +59,7 @@ use futures_util::stream;
 use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{MetaLog, MetaLogError, Recovered, SequenceSource, SuperblockPlace};
 use shingle_runtime::{Runtime, Work};
-use shingle_zoned::{Geometry, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently};
+use shingle_zoned::{Geometry, ZoneOp, ZoneState, ZonedDevice};
 
 pub use report::{Damage, RecoveryReport, StepReport};
 
