@@ -42,7 +42,9 @@ fn segment(objects: &'static [(&'static str, usize)]) -> Vec<MemoryDevice> {
             .iter()
             .enumerate()
             .map(|(key, (name, size))| store.put(name.to_string(), content((key as u64, *size)), Bytes::new()));
-        join_all(puts).await.into_iter().for_each(|put| drop(put.unwrap()));
+        for put in join_all(puts).await {
+            put.unwrap();
+        }
         store.close().await.unwrap();
         devices.iter().map(SimDevice::image).collect()
     })
@@ -65,12 +67,12 @@ fn spoil(medium: &MemoryDevice, block: u64, bad: Bad) -> Medium {
 }
 
 /// Runs a test on the object `o` of 80,000 bytes, whose zones have these bad blocks, of drives.
-fn with_bad<F: Future<Output = ()>>(
+fn with_bad<F>(
     bad: Bad,
     blocks: &'static [(usize, u64)],
     test: impl FnOnce(Runtime, Vec<SimDevice>, Vec<ArrayDrive>, ArrayStore) -> F + 'static,
 ) where
-    F: 'static,
+    F: Future<Output = ()> + 'static,
 {
     let images = segment(&[("o", 80_000)]);
     Sim::new(2).run(move |rt| async move {

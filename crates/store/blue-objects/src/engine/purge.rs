@@ -34,7 +34,9 @@ impl Core {
             let batch = self.purge.batch(now, |held| !self.pins.is_pinned(held.number()));
             if batch.is_empty() {
                 match self.purge.next_try(now) {
-                    Some(at) => drop(select(pin!(self.rt.sleep(at.since(now))), pin!(wanted)).await),
+                    Some(at) => {
+                        let _ = select(pin!(self.rt.sleep(at.since(now))), pin!(wanted)).await;
+                    }
                     None => wanted.await,
                 }
                 continue;
