@@ -23,7 +23,7 @@ while :; do
     if [ $((n % 3)) = 0 ]; then SHINGLE chunk seal NODE $id || exit; fi
     if [ $((n % 4)) = 0 ]; then
         echo "deleting $(printf %x $((n - 2)))"
-        SHINGLE chunk delete NODE $(printf %x $((n - 2))) || exit
+        SHINGLE chunk delete NODE $(printf %x $((n - 2))) --yes || exit
     fi
 done
 """
@@ -77,7 +77,7 @@ def test_a_chunk_store_from_end_to_end(guest, shingle, device, seed):
     assert status != 0 and "seal" in said, said
     status, said = guest.run(f"{chunk} format {node}")
     assert status != 0 and "force" in said, said
-    guest.ok(f"{chunk} delete {node} 2a && ! {chunk} read {node} 2a && {chunk} read {node} 2b | cmp - two")
+    guest.ok(f"{chunk} delete {node} 2a --yes && ! {chunk} read {node} 2a && {chunk} read {node} 2b | cmp - two")
     guest.ok(f"{chunk} gc {node} && {chunk} check {node}")
 
 
@@ -132,7 +132,7 @@ def test_a_block_that_stays_unreadable_is_given_up_once(guest, shingle, seed):
         assert "nothing to give up" in said, said
         before = f"{chunk} read {node} 1 --length {bad['offset']}"
         guest.ok(f"[ $({chunk} read {node} 2) = whole ] && {before} | cmp -n {bad['offset']} - large")
-    guest.ok(f"{chunk} delete {node} 1 && {chunk} check {node}")
+    guest.ok(f"{chunk} delete {node} 1 --yes && {chunk} check {node}")
 
 
 def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle, seed):

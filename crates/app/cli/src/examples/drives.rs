@@ -129,7 +129,7 @@ pub(super) const EXAMPLES: &[Example] = &[
         ],
     ),
     ("chunk seal", &[("shingle chunk seal disk.shingle 2a", "prints its size")]),
-    ("chunk rm", &[("shingle chunk rm disk.shingle 2a", "")]),
+    ("chunk rm", &[("shingle chunk rm disk.shingle 2a", "asks first; in scripts add --yes")]),
     ("chunk ls", &[("shingle chunk ls disk.shingle", "identity, stream, state, size in bytes")]),
     (
         "chunk stat",
