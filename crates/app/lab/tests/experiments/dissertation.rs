@@ -38,6 +38,8 @@ fn tables_in_zones_are_written_once() {
     let (padded, ours) = row(&found, "write amplification with zones");
     assert!(ours < 1.1 && padded > 1.1, "{ours} and {padded}");
     assert!(row(&found, "write amplification of a conventional SSD").0 >= 1.0);
+    let (_, fill) = row(&found, "files over the room of the SSD, at most");
+    assert!((0.1..0.8).contains(&fill), "so short a load fills no drive, and the row says so: {fill}");
 }
 
 #[test]
