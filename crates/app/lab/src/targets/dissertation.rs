@@ -88,8 +88,16 @@ pub(super) const TARGETS: &[Target] = &[
     Target {
         place: "dissertation, Figure 5.14",
         result: "The 99th percentile of reads during cleaning is 53 % below a drive-managed disk's, within 13 % of a conventional one's",
-        goal: Some("within 5 % of a conventional drive"),
-        judged: ByStandard("blue-read", &["p99 of reads, HM-SMR whose cleaning is led around, *"]),
+        goal: Some("within 5 % of a conventional drive, both not written to, also on the drive that cleans"),
+        judged: ByStandard(
+            "blue-read",
+            &[
+                "p99 of reads, HM-SMR whose cleaning is led around, over DM-SMR",
+                "p99 of reads, HM-SMR whose cleaning is led around, over CMR",
+                "p99 of reads, HM-SMR whose cleaning is led around, over CMR that nobody writes to",
+                "p99 of reads on the drive that cleans, over CMR that nobody writes to",
+            ],
+        ),
     },
     Target {
         place: "dissertation, section 2.4.2",
