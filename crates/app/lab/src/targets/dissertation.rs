@@ -36,8 +36,18 @@ pub(super) const TARGETS: &[Target] = &[
     Target {
         place: "dissertation, Figure 4.3",
         result: "Objects are created 80 % faster without a journaling file system, 70 % on an SSD",
-        goal: Some("no less"),
-        judged: ByStandard("object-create", &["objects made on a raw drive, over a file system, *"]),
+        goal: Some(
+            "no less than the raw store; over the file system no less than the paper, where the model comes to its ratio",
+        ),
+        judged: ByStandard(
+            "object-create",
+            &[
+                "objects made on a raw drive, over a file system, HDD",
+                "objects made on a raw drive, over a file system, SSD",
+                "objects made by ours, over a raw drive, HDD",
+                "objects made by ours, over a raw drive, SSD",
+            ],
+        ),
     },
     Target {
         place: "dissertation, Figure 5.7",
