@@ -121,7 +121,7 @@ impl Load {
     /// Memory for files beside RocksDB, in bytes: as much for each pair as the paper's, and a few tables of a short load.
     pub(super) fn memory_bytes(&self) -> u64 {
         let of_pairs = ((PAPER_MEMORY_MIB << 20) as f64 / self.part) as u64;
-        of_pairs.max(TABLES_IN_MEMORY * u64::from(self.table_mib) << 20)
+        of_pairs.max((TABLES_IN_MEMORY * u64::from(self.table_mib)) << 20)
     }
 
     /// A size of the paper's in the measure of this load.
