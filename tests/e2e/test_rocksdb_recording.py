@@ -45,7 +45,7 @@ def test_db_bench_is_recorded_and_made_again(library, tmp_path):
     times = {row["system"]: row["cells"][0]["value"] for row in found["grids"][0]["rows"]}
     assert len(times) == 6 and all(seconds > 0.1 for seconds in times.values()), times
     done = shingle("lab", "run", "rocksdb-zns", "--trace", text, *how, timeout=600)
-    assert done.returncode == 0 and len(json.loads(done.stdout.splitlines()[-1])["rows"]) == 2, done
+    assert done.returncode == 0 and len(json.loads(done.stdout.splitlines()[-1])["rows"]) == 3, done
     assert (tmp_path / "out" / "rocksdb-hmsmr.csv").exists()
 
 

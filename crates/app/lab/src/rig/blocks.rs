@@ -46,6 +46,12 @@ impl DriveBlocks {
         Self { drive: TimedDrive::new(rt, drive, 1), host, queue: Rc::new(host.permits()), blocks }
     }
 
+    /// The same, of which only the first bytes are there, as of a partition.
+    #[must_use]
+    pub fn first(self, bytes: u64) -> Self {
+        Self { blocks: self.blocks.min(bytes / BLOCK_SIZE as u64), ..self }
+    }
+
     /// Turns the drive's volatile cache on or off. `false`: the drive cannot do that.
     pub fn set_write_cache(&self, on: bool) -> bool {
         self.drive.with(|drive| drive.set_write_cache(on))

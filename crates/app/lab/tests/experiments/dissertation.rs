@@ -38,6 +38,8 @@ fn tables_in_zones_are_written_once() {
     let (padded, ours) = row(&found, "write amplification with zones");
     assert!(ours < 1.1 && padded > 1.1, "{ours} and {padded}");
     assert!(row(&found, "write amplification of a conventional SSD").0 >= 1.0);
+    let (_, fill) = row(&found, "files over the room of the SSD, at most");
+    assert!((0.1..0.8).contains(&fill), "so short a load fills no drive, and the row says so: {fill}");
 }
 
 #[test]
@@ -63,4 +65,11 @@ fn reads_that_are_led_around_cleaning_take_no_longer_than_beside_writes() {
     let found = run("blue-read");
     let (paper, ours) = row(&found, "p99 of reads, HM-SMR whose cleaning is led around, over CMR");
     assert!(paper < 1.5 && ours < 1.5, "{paper} and {ours}");
+    for id in [
+        "p99 of reads, HM-SMR whose cleaning is led around, over CMR that nobody writes to",
+        "p99 of reads on the drive that cleans, over CMR that nobody writes to",
+    ] {
+        assert!(found.rows.iter().any(|row| row.id == id && row.goal == Some(1.05)), "{id}: both drives are alike");
+    }
+    assert!(found.rows.iter().all(|row| row.paper.is_none() || row.goal.is_none()), "no goal beside unequal loads");
 }

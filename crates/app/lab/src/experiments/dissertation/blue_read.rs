@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use futures_util::future::join;
+use futures_util::future::{join, try_join_all};
 use shingle_drive_model::Profile;
-use shingle_sim::{Runtimes, Sim};
+use shingle_sim::{Random, Runtimes, Sim};
 
 use super::object_drives;
 use super::objects::{Configuration, Objects, read_some, write_all};
@@ -29,8 +29,11 @@ pub(crate) fn experiment() -> Experiment {
                 writers while 16 readers read those of the first half at random; a DM-SMR drive cleans by itself meanwhile. HM-SMR: objects \
                 fill nearly all of the zones (500 in the paper), half of them, drawn at random, are removed, and readers read the others at \
                 random: on nodes that do not clean, since reads are led to these while others clean (21 readers, as six of eight nodes serve \
-                them); and, for comparison, on the drive that cleans. Drives and their commands as in `blue-write`.",
-        runs: Runs::ONE,
+                them); and on a drive that cleans all the while, until half of its zones are in use (16); it is not judged unless it cleaned a quarter of \
+                the zones of objects during the reads. In the paper CMR is written to meanwhile, and the nodes that serve reads are not: that row \
+                is only held against the paper's. Goals are on reads beside a CMR drive that serves as many readers and is not written to: of the \
+                node that reads are led to, and of the one that cleans. Drives and their commands as in `blue-write`.",
+        runs: Runs::SEEDS,
         run,
     }
 }
@@ -41,6 +44,13 @@ const READERS: u64 = 16;
 
 /// Readers of a node where six of eight serve all.
 const READERS_OF_SIX: u64 = 21;
+
+/// The goal: within 5 % of a conventional drive.
+const GOAL: f64 = 1.05;
+
+/// Rows with that goal.
+const LED_AROUND_QUIET: &str = "p99 of reads, HM-SMR whose cleaning is led around, over CMR that nobody writes to";
+const CLEANING_QUIET: &str = "p99 of reads on the drive that cleans, over CMR that nobody writes to";
 
 /// Percentiles of the figure, per mille.
 const PER_MILLE: [u64; 4] = [950, 990, 995, 999];
@@ -79,18 +89,30 @@ async fn beside_writes(runtimes: &Runtimes, profile: &Profile, scale: Scale, see
 }
 
 /// Reads of objects that nobody writes beside.
-async fn alone(runtimes: &Runtimes, profile: &Profile, scale: Scale, seed: u64) -> Result<Latency, LabError> {
+async fn alone(
+    runtimes: &Runtimes,
+    profile: &Profile,
+    (scale, seed): (Scale, u64),
+    readers: u64,
+) -> Result<Latency, LabError> {
     let rt = &runtimes.program;
     let objects = Objects::format(runtimes, profile, Host::linux_4_18(), Configuration::Ours, u32::MAX).await?;
     let count = objects_of(scale);
     write_all(rt, &objects, (0, count), SIZE, WRITERS).await?;
-    let reads = (SIZE, READERS_OF_SIX);
-    Ok(read_some(rt, &objects, (count, reads_of(scale)), reads, (seed, stays)).await?.1)
+    let stays = those_that_stay(count, seed);
+    let reads = (count, reads_of(scale));
+    Ok(read_some(rt, &objects, reads, (SIZE, readers), (seed, |object| stays[object as usize])).await?.1)
 }
 
-/// Half of the objects stay: those whose number has an odd sum of bits.
-const fn stays(object: u64) -> bool {
-    object.count_ones() % 2 == 1
+/// Whether each object stays: half of them, drawn.
+fn those_that_stay(count: u64, seed: u64) -> Rc<[bool]> {
+    let mut random = Random::new(seed.wrapping_mul(7919));
+    (0..count).map(|_| random.below(2) == 1).collect()
+}
+
+/// Zones that the objects of a drive fill.
+fn data_zones(scale: Scale) -> u32 {
+    (objects_of(scale) * SIZE).div_ceil(256 << 20) as u32
 }
 
 /// Reads of a store half of whose objects were removed, with or without cleaning, and zones that were cleaned meanwhile.
@@ -98,25 +120,34 @@ async fn beside_cleaning(
     runtimes: &Runtimes,
     profile: &Profile,
     (scale, seed): (Scale, u64),
-    (configuration, cleans): (Configuration, bool),
+    configuration: Configuration,
 ) -> Result<(Latency, u64), LabError> {
     let rt = &runtimes.program;
-    let count = objects_of(scale);
+    let (count, data_zones) = (objects_of(scale), data_zones(scale));
+    let cleans = configuration == Configuration::Cleaning;
     // Nearly full where the drive cleans, so that it has to; half empty where not.
-    let data_zones = (count * SIZE).div_ceil(256 << 20) as u32;
     let zones = profile.shape.conventional_zones + 24 + if cleans { data_zones + 5 } else { 3 * data_zones + 32 };
     let objects = Objects::format(runtimes, profile, Host::linux_4_18(), configuration, zones).await?;
     write_all(rt, &objects, (0, count), SIZE, WRITERS).await?;
-    let of_others = objects.clone();
+    let stays = those_that_stay(count, seed);
+    let (of_others, gone) = (objects.clone(), stays.clone());
+    // At once, as soon as reads begin: the drive is to clean all the while.
     let removing = rt.spawn(async move {
-        for object in (0..count).filter(|object| !stays(*object)) {
-            of_others.remove(object).await?;
-        }
-        Ok::<(), LabError>(())
+        let remove = |first: u64| {
+            let (objects, stays) = (of_others.clone(), gone.clone());
+            async move {
+                for object in (first..count).step_by(WRITERS as usize).filter(|object| !stays[*object as usize]) {
+                    objects.remove(object).await?;
+                }
+                Ok::<(), LabError>(())
+            }
+        };
+        try_join_all((0..WRITERS).map(remove)).await.map(drop)
     });
     let removed = async { removing.await.map_err(|_| LabError("removals were lost".to_owned()))? };
     let readers = if cleans { READERS } else { READERS_OF_SIX };
-    let reading = read_some(rt, &objects, (count, reads_of(scale)), (SIZE, readers), (seed, stays));
+    let keeps = |object: u64| stays[object as usize];
+    let reading = read_some(rt, &objects, (count, reads_of(scale)), (SIZE, readers), (seed, keeps));
     // A store that cleans does so while objects go.
     let times = if cleans {
         let (read, removed) = join(reading, removed).await;
@@ -140,7 +171,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             beside_writes(&runtimes, &profile, scale, seed).await
         })
     };
-    let cleaned = |how: (Configuration, bool)| {
+    let cleaned = |how: Configuration| {
         let profile = zoned.clone();
         simulate().run_on(Some(&processor::server()), move |runtimes| async move {
             beside_cleaning(&runtimes, &profile, (scale, seed), how).await
@@ -149,16 +180,20 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let step = |at: f64, name: &str| (context.progress)(name, Some(at / 5.0));
     step(0.0, "CMR");
     let cmr = written(conventional.clone())?;
-    let quiet = simulate().run_on(Some(&processor::server()), move |runtimes| async move {
-        alone(&runtimes, &conventional, scale, seed).await
-    })?;
+    let quiet = |readers: u64| {
+        let profile = conventional.clone();
+        simulate().run_on(Some(&processor::server()), move |runtimes| async move {
+            alone(&runtimes, &profile, (scale, seed), readers).await
+        })
+    };
+    let (quiet_of_six, quiet) = (quiet(READERS_OF_SIX)?, quiet(READERS)?);
     step(1.0, "DM-SMR");
     let dm = written(managed)?;
     step(2.0, "HM-SMR");
-    let (paper, _) = cleaned((Configuration::Paper, false))?;
-    let (ours, _) = cleaned((Configuration::Ours, false))?;
+    let (paper, _) = cleaned(Configuration::Paper)?;
+    let (ours, _) = cleaned(Configuration::Ours)?;
     step(4.0, "HM-SMR that cleans");
-    let (beside, zones) = cleaned((Configuration::Ours, true))?;
+    let (beside, zones) = cleaned(Configuration::Cleaning)?;
     let ms = |times: &Latency, per_mille: u64| times.percentile(per_mille) as f64 / 1e6;
     let over = |times: &Latency, other: &Latency| ms(times, 990) / ms(other, 990);
     let rows = vec![
@@ -170,24 +205,27 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .paper(1.13, 0.25)
             .paper_config(over(&paper, &cmr))
             .ours(over(&ours, &cmr))
-            .goal(1.05)
-            .note("in the paper, too, CMR is written to meanwhile, and HM-SMR is not"),
-        Row::new(
-            "p99 of reads, HM-SMR whose cleaning is led around, over CMR that nobody writes to",
-            "x",
-            Better::Lower,
-        )
-        .ours(over(&ours, &quiet))
-        .goal(1.05)
-        .note("not in the paper: both drives only read, 21 readers each"),
-        Row::new("p99 of reads on the drive that cleans, over CMR that nobody writes to", "x", Better::Lower)
+            .note("no goal: CMR is written to meanwhile, as in the paper, and HM-SMR is not"),
+        Row::new(LED_AROUND_QUIET, "x", Better::Lower)
+            .ours(over(&ours, &quiet_of_six))
+            .goal(GOAL)
+            .note("not in the paper: both drives only read, 21 readers each"),
+        Row::new(CLEANING_QUIET, "x", Better::Lower)
             .ours(over(&beside, &quiet))
-            .note(format!("not in the paper; {zones} zones were cleaned during the reads")),
+            .goal(GOAL)
+            .note(format!("not in the paper: 16 readers each; {zones} zones were cleaned during the reads")),
     ];
-    let rows = rows.into_iter().map(|row| if scale == Scale::Quick { row } else { row.judged() }).collect();
+    // A drive that hardly cleaned says nothing of one that does.
+    let cleaned_enough = zones * 4 >= u64::from(data_zones(scale));
+    let judged = |row: Row| match scale {
+        Scale::Quick => row,
+        _ if row.id == CLEANING_QUIET && !cleaned_enough => row,
+        _ => row.judged(),
+    };
+    let rows = rows.into_iter().map(judged).collect();
     let systems = [
         ("CMR, beside writes", &cmr),
-        ("CMR, reads alone", &quiet),
+        ("CMR, reads alone", &quiet_of_six),
         ("DM-SMR, beside writes", &dm),
         ("HM-SMR, paper's configuration, led around", &paper),
         ("HM-SMR, ours, led around", &ours),

@@ -35,6 +35,8 @@ pub(super) enum Configuration {
     Paper,
     /// The project's own defaults.
     Ours,
+    /// The same, but cleaning goes on until half of the zones are in use.
+    Cleaning,
 }
 
 /// Objects.
@@ -62,6 +64,7 @@ fn options(configuration: Configuration) -> Options {
     let options = Options { cache_bytes: 8 << 20, ..Options::default() };
     match configuration {
         Configuration::Ours => options,
+        Configuration::Cleaning => Options { clean_at: 0.5, ..options },
         Configuration::Paper => Options { placement: Placement::LowestZoneFirst, victims: Victims::Greedy, ..options },
     }
 }

@@ -57,6 +57,11 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Bytes that files in zones needed at most.
+    pub(super) fn live_most(&self) -> f64 {
+        self.live.iter().map(|point| point.1).fold(0.0, f64::max)
+    }
+
     /// Bytes that a drive that translates wrote over those that it was given, from a time on.
     pub(super) fn inside_since(&self, time: f64) -> Option<f64> {
         let (_, last) = self.written.last()?;
@@ -201,40 +206,55 @@ pub(super) fn managed(load: &Load) -> Result<Profile, LabError> {
     Ok(profile)
 }
 
-/// Bytes of a drive that is four fifths full when all of the load's tables are there. (Section 5.6.2)
-fn full_bytes(load: &Load) -> f64 {
-    load.most_bytes() as f64 / 0.8
+/// Part of an SSD that files fill when all of the load's tables are there. (Section 5.6.2)
+pub(super) const FULL: f64 = 0.8;
+
+/// MiB of a drive that is as full when all of the load's tables are there.
+fn full_mib(load: &Load) -> u32 {
+    ((load.most_bytes() as f64 / FULL / f64::from(1 << 20)) as u32).max(SSD_MIB_MIN)
 }
 
-/// The dissertation's conventional SSD, so large that the load fills it, with erase blocks in proportion to tables of 512 MiB.
+/// Rows of erase blocks of a conventional SSD, and zones of a ZNS SSD, at least: so many that the few which are written to or kept free are a
+/// small part of what is not full, as on a whole drive.
+const ROWS_MIN: u32 = 100;
+
+/// MiB of an SSD at least, and of its zones: under a small load of one's own the SSD is not full.
+const SSD_MIB_MIN: u32 = 1536;
+const ZONE_MIB_MIN: u32 = 16;
+
+/// The dissertation's conventional SSD, so large that the load fills it.
 pub(super) fn conventional_ssd(load: &Load) -> Result<Profile, LabError> {
     let mut profile = Profile::named("ssd-3840").map_err(|error| LabError(error.0))?;
-    // The model of ext4 takes no less: under a small load of one's own the SSD is not full.
-    let mib = ((full_bytes(load) / f64::from(1 << 20)) as u32).max(512);
+    let mib = full_mib(load);
+    profile.shape.zone_mib = 8;
     profile.shape.zones = mib.div_ceil(profile.shape.zone_mib);
     profile.shape.conventional_zones = profile.shape.zones;
     let (Some(flash), Some(Translation::PageMapped(layer))) = (&mut profile.flash, &mut profile.translation) else {
         return Err(LabError("the profile `ssd-3840` is of no SSD".to_owned()));
     };
-    // Rows of 2 GiB beside tables of 512 MiB: fewer dies, and shorter blocks.
+    // Rows of 2 GiB beside tables of 512 MiB, where the load is so large: fewer dies, and shorter blocks.
     flash.dies = 32;
-    layer.erase_block_kib = 4 * load.table_mib * 1024 / flash.dies;
+    let row_kib = 1024 * (4 * load.table_mib).min(mib / ROWS_MIN);
+    layer.erase_block_kib = (row_kib / flash.dies / flash.stripe_kib).max(1) * flash.stripe_kib;
     profile.cache.write_cache = false;
     Ok(profile)
 }
 
-/// Zones of a ZNS SSD beside those that the load fills: for metadata, for lifetimes that are written at once, and those that stay free. Of the
-/// whole drive's 904 they are few.
-const ZONES_BESIDE: u32 = 24;
-
-/// A ZNS SSD as large, with zones in proportion to tables of 512 MiB.
+/// A ZNS SSD as large, with zones in proportion to tables of 512 MiB where the load is so large. What the files need beside tables has to fit into
+/// the rest of it.
 pub(super) fn zns(load: &Load) -> Result<Profile, LabError> {
     let mut profile = Profile::named("zns-1tb").map_err(|error| LabError(error.0))?;
-    let (zone, capacity) = (profile.shape.zone_mib, profile.shape.zone_capacity_mib.unwrap_or(profile.shape.zone_mib));
-    let scaled = |mib: u32| mib * load.table_mib / 512;
-    profile.shape.zone_mib = scaled(zone);
-    profile.shape.zone_capacity_mib = Some(scaled(capacity));
-    let zones = (full_bytes(load) / f64::from(1 << 20) / f64::from(scaled(capacity))).ceil() as u32;
-    profile.shape.zones = zones + ZONES_BESIDE;
+    let capacity = profile.shape.zone_capacity_mib.unwrap_or(profile.shape.zone_mib);
+    let mib = full_mib(load);
+    let capacity = (capacity * load.table_mib / 512).min(mib / ROWS_MIN).max(ZONE_MIB_MIN);
+    profile.shape.zone_mib = capacity.next_power_of_two();
+    profile.shape.zone_capacity_mib = Some(capacity);
+    profile.shape.zones = mib.div_ceil(capacity);
     Ok(profile)
+}
+
+/// Part of an SSD that is so full of `bytes`.
+pub(super) fn filled(profile: &Profile, bytes: f64) -> f64 {
+    let mib = profile.shape.zone_capacity_mib.unwrap_or(profile.shape.zone_mib);
+    bytes / f64::from(1 << 20) / (f64::from(mib) * f64::from(profile.shape.zones))
 }
