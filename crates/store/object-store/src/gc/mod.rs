@@ -30,7 +30,7 @@ use shingle_chunk_store::ErrorKind;
 use shingle_runtime::Instant;
 use shingle_store_api::StoreResult;
 
-use crate::drives::DriveState;
+use crate::drives::{Class, DriveState};
 use crate::engine::Core;
 use crate::errors::from_chunk;
 use crate::files::LogFile;
@@ -89,7 +89,8 @@ impl Core {
     pub(crate) async fn wait_for_gc(&self, length: u64) -> bool {
         let may_win = {
             let files = self.files.borrow();
-            files.victims().any() && (files.sums().garbage_bytes >= length || files.victims().any_graves())
+            let free: u64 = self.drives.borrow().iter().map(|drive| drive.free_for(Class::User)).sum();
+            files.victims().any() && (free + files.sums().garbage_bytes >= length || files.victims().any_graves())
         };
         if !self.options.gc.enabled || !may_win {
             return false;

@@ -104,7 +104,7 @@ async fn alone(
     Ok(read_some(rt, &objects, reads, (SIZE, readers), (seed, |object| stays[object as usize])).await?.1)
 }
 
-/// Whether each object stays: half of them, drawn.
+/// Objects that stay: half of them, drawn.
 fn those_that_stay(count: u64, seed: u64) -> Rc<[bool]> {
     let mut random = Random::new(seed.wrapping_mul(7919));
     (0..count).map(|_| random.below(2) == 1).collect()

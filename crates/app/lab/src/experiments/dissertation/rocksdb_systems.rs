@@ -240,7 +240,7 @@ pub(super) fn conventional_ssd(load: &Load) -> Result<Profile, LabError> {
     Ok(profile)
 }
 
-/// A ZNS SSD as large, with zones in proportion to tables of 512 MiB where the load is so large. What the files need beside tables has to fit into
+/// A ZNS SSD as large, with zones in proportion to tables of 512 MiB where the load is so large. All that the files need beside tables has to fit into
 /// the rest of it.
 pub(super) fn zns(load: &Load) -> Result<Profile, LabError> {
     let mut profile = Profile::named("zns-1tb").map_err(|error| LabError(error.0))?;
