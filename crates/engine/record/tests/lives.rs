@@ -63,7 +63,7 @@ fn chain(seed: u64) -> Openings {
             let bad = bad + spoiled(&device);
             let harm = harm.max(if spoiled(&device) > 0 { given.harm } else { Harm::None });
             let unread = unread || offline(&device.image());
-            let ended = device.counts().commands > given.last_command;
+            let ended = device.is_gone();
             let is_open = opened.is_ok();
             match opened {
                 Ok((log, recovered)) => {
@@ -79,7 +79,7 @@ fn chain(seed: u64) -> Openings {
                     asked.borrow_mut().reopened(end);
                     let found = asked.borrow().promises();
                     let worked = work(rt.clone(), log, asked.clone(), drawn, 30).await;
-                    let ended = device.counts().commands > given.last_command;
+                    let ended = device.is_gone();
                     // RC-LOG-9: one that was to be reset before the first write died after the opening.
                     let nothing_written = asked.borrow().promises() == found;
                     let explained = |error: &MetaLogError| {
@@ -117,7 +117,8 @@ fn chain(seed: u64) -> Openings {
 #[test]
 fn what_was_acknowledged_is_found_or_the_log_refuses_through_chains_of_lives() {
     let (mut opened, mut refused) = (0, 0);
-    for seed in seeds(300) {
+    // In 15777 the head of a torn zone hid an entry until that zone was reset.
+    for seed in seeds(300).chain([15777]) {
         let openings = chain(seed);
         opened += openings.opened;
         refused += openings.refused;

@@ -72,8 +72,8 @@ pub(super) struct LogState {
     /// By number, from the first metazone.
     pub(super) zones: Vec<MetaStatus>,
     pub(super) active: Option<Active>,
-    /// Next zone and its generation, if a link names them.
-    pub(super) linked: Option<(usize, u64)>,
+    /// Next zone, if a link names one.
+    pub(super) linked: Option<usize>,
     /// A zone that has to be made full before another is written, because no link leads on from it (RC-LOG-6).
     pub(super) unlinked: Option<usize>,
     /// Zones to reset before another is begun, the newest last (RC-LOG-9).

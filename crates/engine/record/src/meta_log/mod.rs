@@ -14,7 +14,7 @@
 //! - RC-LOG-4: a checkpoint can always be written: the journal is refused before it takes the zones a checkpoint needs.
 //! - RC-LOG-5: a write begins once all before it are durable. So a power cut spoils the last one alone, of which any
 //!   blocks may be lost; a spoiled write counts as a whole or not at all; and nothing is written behind it in its zone.
-//!   The next zone gives its first position: records of older zones from there on do not count.
+//!   The next zone gives its first position, once its first write is whole: records of older zones from there on do not count.
 //! - RC-LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the
 //!   newest zone is noticed, and a zone that cannot be read does no harm if the log provably ends elsewhere.
 //! - RC-LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
@@ -22,7 +22,7 @@
 //!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.
 //! - RC-LOG-9: a checkpoint that was never complete uses up no zone, however often the power fails: zones at the log's end
 //!   that hold nothing else are reset before the log goes on, the newest first, and it goes on where it did before
-//!   them. If one of them turns read-only or offline before that, the log stops; the next opening goes on behind it.
+//!   them. The log goes on behind one that the drive does not reset.
 
 mod dump;
 mod error;

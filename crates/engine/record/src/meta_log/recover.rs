@@ -71,12 +71,20 @@ pub(super) struct ZoneRecords {
     blocks_read: u64,
 }
 
+impl ZoneRecords {
+    /// False if all that is in it is its first write, which was torn. It is reset before the log goes on (RC-LOG-9), and tells nothing
+    /// afterwards, so it must tell nothing before either: a record that it left out would come back.
+    fn was_begun(&self) -> bool {
+        !self.records.is_empty() || self.end != End::Torn
+    }
+}
+
 /// Continuation of the log after it was opened.
 #[derive(Default)]
 struct Tail {
     active: Option<Active>,
-    /// The zone and generation that the newest zone's link names, if it was not begun.
-    linked: Option<(usize, u64)>,
+    /// The zone that the newest zone's link names, if it was not begun.
+    linked: Option<usize>,
     /// The newest zone, if it can neither go on nor be linked.
     unlinked: Option<usize>,
     /// Zones behind the last one that is needed (RC-LOG-9), the newest last.
@@ -142,14 +150,13 @@ impl MetaLog {
             Some((zone, epoch, ending)) => tail(&found, &config, zone, epoch, ending, position, Vec::new())?,
             None => Tail::default(),
         };
-        if let Some(Kept { zone, epoch, end, last, unneeded }) = before_unneeded {
-            position = last;
-            end_of_log = tail(&found, &config, zone, epoch, end, position, unneeded)?;
+        // Without the zones behind it a zone may prove less: another that cannot be read may then be the next. The log goes on behind them.
+        if let Some(Kept { zone, epoch, end, last, unneeded }) = before_unneeded
+            && let Ok(before) = tail(&found, &config, zone, epoch, end, last, unneeded)
+        {
+            (position, end_of_log) = (last, before);
         }
         let tail = end_of_log;
-        if let Some((_, epoch)) = tail.linked {
-            recovered.sequence = recovered.sequence.max(epoch);
-        }
         sequence.raise(recovered.sequence);
         let mut zones: Vec<MetaStatus> = found.iter().map(|found| status(found, &end)).collect();
         for &slot in &tail.unneeded {
@@ -265,8 +272,10 @@ async fn scan(
         }
         zone.records.retain(|record| record.info.position < limit);
         zone.durable = zone.durable.min(limit);
-        let positions = zone.records.iter().map(|record| record.info.position);
-        limit = limit.min(first.or(positions.min()).unwrap_or(u64::MAX));
+        if zone.was_begun() {
+            let positions = zone.records.iter().map(|record| record.info.position);
+            limit = limit.min(first.or(positions.min()).unwrap_or(u64::MAX));
+        }
         if end.is_none()
             && let Some(last) = zone.records.iter().rev().find(|record| record.header.kind == END)
         {
@@ -445,7 +454,7 @@ fn tail(
             if next.generation == Generation::Unknown || next.generation == Generation::Blank && longer {
                 return Err(damaged(link.zone));
             }
-            let linked = (!shut).then_some((slot, link.epoch));
+            let linked = (!shut).then_some(slot);
             // A read-only zone is not reset in its turn: the one that it leads to may have been used, and reset since.
             let kept = zone.info.state == ZoneState::ReadOnly;
             (shut || kept, Tail { linked, ..Tail::default() })

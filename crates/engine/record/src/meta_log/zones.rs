@@ -60,12 +60,13 @@ impl LogInner {
         }
     }
 
-    /// Resets the next zone of the log, durably, and gives it a generation. A link's zone and generation come first: a
-    /// zone that lies elsewhere could be lost unnoticed.
+    /// Resets the next zone of the log, durably, and gives it a generation. A link's zone comes first: one that lies
+    /// elsewhere could be lost unnoticed. Its generation is not the link's: under that an earlier process may have begun it.
     async fn prepare_zone(&self) -> Result<(usize, u64), MetaLogError> {
         self.reset_unneeded().await?;
         let linked = self.state.borrow_mut().linked.take();
-        if let Some((slot, epoch)) = linked {
+        if let Some(slot) = linked {
+            let epoch = self.sequence.next();
             match self.reset(slot, epoch).await {
                 Ok(()) => return Ok((slot, epoch)),
                 Err(error) if is_gone(&error) => return Err(error.into()),
@@ -84,14 +85,20 @@ impl LogInner {
         Err(failure.map_or(MetaLogError::Full, MetaLogError::from))
     }
 
-    /// Resets the zones that an opening found unneeded (RC-LOG-9), each durably before the one that leads to it.
+    /// Resets the zones that an opening found unneeded (RC-LOG-9), each durably before the one that leads to it. The log goes on behind
+    /// one that the drive does not reset.
     async fn reset_unneeded(&self) -> Result<(), MetaLogError> {
         loop {
-            let Some(slot) = self.state.borrow().unneeded.last().copied() else { return Ok(()) };
-            self.reset(slot, 0).await?;
-            let mut state = self.state.borrow_mut();
-            state.unneeded.pop();
-            state.zones[slot] = MetaStatus::Free { epoch: 0 };
+            let Some(slot) = self.state.borrow_mut().unneeded.pop() else { return Ok(()) };
+            match self.reset(slot, 0).await {
+                Ok(()) => self.state.borrow_mut().zones[slot] = MetaStatus::Free { epoch: 0 },
+                Err(error) if is_gone(&error) => return Err(error.into()),
+                Err(_) => {
+                    // No zone that leads to it is to outlive it (RC-LOG-6).
+                    self.state.borrow_mut().zones[slot] = MetaStatus::Live { epoch: self.sequence.next() };
+                    self.leave_unlinked(slot).await?;
+                }
+            }
         }
     }
 
