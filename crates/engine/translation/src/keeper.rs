@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::select;
+use shingle_zone_kit::Reset;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -133,7 +134,7 @@ impl Engine {
         }
         for (zone, journaled) in ended {
             journaled.await?;
-            let clean = self.reset(zone).await?;
+            let clean = self.reset(zone).await? == Reset::Done;
             let mut state = self.state.borrow_mut();
             state.zones.add_free(zone, !clean);
             state.counters.freed += 1;

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
+use shingle_zone_kit::Reset;
 
 use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
@@ -95,7 +96,7 @@ impl Engine {
         }
         self.journaled(entry).await?;
         for zone in ended {
-            let clean = self.reset(zone).await?;
+            let clean = self.reset(zone).await? == Reset::Done;
             let mut state = self.state.borrow_mut();
             state.zones.add_free(zone, !clean);
             // Copies that had no room may have some.

@@ -14,4 +14,4 @@ pub use flush::{Flusher, flush};
 pub use join::Joint;
 pub use keeper::Keeper;
 pub use write::{AfterFailure, Command, Lane, Writer, ZoneCommands, give_up_active, write_lane};
-pub use zones::{Pin, Status, Vacated, Written, Zone, ZoneTable};
+pub use zones::{Pin, Reset, Status, Vacated, Written, Zone, ZoneTable};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shingle_base::{AlignedBuf, Blocks, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
-use shingle_zone_kit::{Command, Lane, Writer, ZoneCommands, ZoneTable, write_lane};
+use shingle_zone_kit::{Command, Lane, Reset, Writer, ZoneCommands, ZoneTable, write_lane};
 use shingle_zoned::{DeviceError, Geometry, MemoryDevice, ZonedDevice};
 
 const ZONES: u32 = 96;
@@ -271,11 +271,11 @@ fn nothing_waits_for_ever_at_the_end() {
         });
         rt.sleep(Duration::from_secs(30)).await;
         raw.commands.end();
-        assert!(!resetting.await.unwrap().unwrap(), "it is not reset");
+        assert_ne!(resetting.await.unwrap().unwrap(), Reset::Done);
         device.set_faults(Faults::new([reset(Fault::CommandError)]));
-        assert!(!raw.commands.reset(ZoneId(3)).await.unwrap());
+        assert_ne!(raw.commands.reset(ZoneId(3)).await.unwrap(), Reset::Done);
         device.set_faults(Faults::default());
-        assert!(raw.commands.reset(ZoneId(3)).await.unwrap());
+        assert_eq!(raw.commands.reset(ZoneId(3)).await.unwrap(), Reset::Done);
         (1..=20).for_each(|number| raw.send(0, Piece { number, blocks: 1 }));
         device.power_off_at(0);
         raw.settle().await;

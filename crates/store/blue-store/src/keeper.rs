@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use shingle_base::ZoneId;
-use shingle_zone_kit::{Vacated, Writer};
+use shingle_zone_kit::{Reset, Vacated, Writer};
 
 use crate::engine::Engine;
 use crate::error::{BlueError, BlueErrorKind, BlueResult};
@@ -123,9 +123,9 @@ impl Engine {
         }
         self.kv.write(batch).await?;
         for zone in reset {
-            let clean = self.drive.commands.reset(zone).await.map_err(|gone| Writer::stop(self, gone))?;
+            let reset = self.drive.commands.reset(zone).await.map_err(|gone| Writer::stop(self, gone))?;
             let mut state = self.state.borrow_mut();
-            state.zones.add_free(zone, !clean);
+            state.zones.add_free(zone, reset != Reset::Done);
             state.zones.all_own_mut().for_each(|own| own.passed = false);
             state.looked.note_all();
             state.counters.freed += 1;

@@ -15,7 +15,7 @@ use shingle_base::{Blocks, StoreId, ZoneId};
 use shingle_record::{EngineName, InUse, NotOwned, SuperblockCopies, check_unused, read_owner, write_superblock_pair};
 use shingle_runtime::Runtime;
 use shingle_zone_files::ZoneFiles;
-use shingle_zone_kit::{Keeper, Lane, Status, Zone, ZoneTable, give_up_active};
+use shingle_zone_kit::{Keeper, Lane, Reset, Status, Zone, ZoneTable, give_up_active};
 use shingle_zoned::{Share, ZoneInfo, ZoneOp, ZoneRange, ZoneState, ZonedDevice, report_patiently};
 
 use crate::drive::Drive;
@@ -313,7 +313,7 @@ impl Engine {
         let mut dirty = info.written > Blocks::ZERO || info.state != ZoneState::Empty;
         if info.state.is_active() && !self.read_only {
             // It counts against the drive's limits until it is reset.
-            dirty = !matches!(self.drive.commands.reset(info.zone).await, Ok(true));
+            dirty = !matches!(self.drive.commands.reset(info.zone).await, Ok(Reset::Done));
         }
         self.state.borrow_mut().zones.add_free(info.zone, dirty);
     }

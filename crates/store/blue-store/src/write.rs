@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use shingle_base::{BLOCK_SIZE, ZoneId};
-use shingle_zone_kit::{Command, Lane, Status, Writer, ZoneCommands, write_lane};
+use shingle_zone_kit::{Command, Lane, Reset, Status, Writer, ZoneCommands, write_lane};
 use shingle_zoned::DeviceError;
 
 use crate::blob::{Blob, Place};
@@ -124,16 +124,17 @@ impl Engine {
         state.zones.take_free()
     }
 
-    /// Begins a generation of a zone for a lane. A zone that cannot be reset is given up.
+    /// Begins a generation of a zone for a lane. A zone that cannot be reset for long is given up. (ZK-ZONE-4)
     async fn open_zone(&self, lane: usize, zone: ZoneId) -> BlueResult<()> {
         let dirty = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.dirty);
-        let ready = if dirty { self.drive.commands.reset(zone).await } else { Ok(true) };
-        let ready = ready.map_err(|gone| Writer::stop(self, gone))?;
-        let mut state = self.state.borrow_mut();
-        if !ready {
-            state.zones.bury(zone);
+        let reset = if dirty { self.drive.commands.reset(zone).await } else { Ok(Reset::Done) };
+        let reset = reset.map_err(|gone| Writer::stop(self, gone))?;
+        if reset != Reset::Done {
+            let rest = self.state.borrow_mut().zones.not_reset(zone, reset);
+            self.rt.sleep(rest).await;
             return Ok(());
         }
+        let mut state = self.state.borrow_mut();
         let epoch = &mut state.epochs[zone.0 as usize];
         *epoch += 1;
         let epoch = *epoch;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use futures_util::future::try_join_all;
 use shingle_base::ZoneId;
 use shingle_store_api::StoreResult;
+use shingle_zone_kit::Reset;
 use shingle_zoned::ZoneState;
 
 use super::found::{Ending, Found};
@@ -124,7 +125,7 @@ impl Found {
                 Ending::Close { zone, epoch, release: true, .. } => engine.release(zone, epoch).await,
                 Ending::Close { .. } => {}
                 Ending::Reset(zone) => {
-                    let clean = engine.reset(zone).await?;
+                    let clean = engine.reset(zone).await? == Reset::Done;
                     engine.state.borrow_mut().zones.set_dirty(zone, !clean);
                 }
             }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use shingle_base::ZoneId;
 use shingle_store_api::StoreErrorKind;
+use shingle_zone_kit::Reset;
 
 use super::change::Change;
 use crate::engine::Engine;
@@ -95,11 +96,13 @@ impl Engine {
         if self.state.borrow().hopeless { Err(no_space()) } else { Ok(None) }
     }
 
-    /// Begins a generation of a free zone. A zone that cannot be reset is given up.
+    /// Begins a generation of a free zone. One that cannot be reset for long is given up. (ZK-ZONE-4)
     async fn open_zone(self: &Rc<Self>, stream: u8, zone: ZoneId, _change: Change) -> Result<(), Failure> {
         let dirty = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.dirty);
-        if dirty && !self.reset(zone).await? {
-            self.state.borrow_mut().zones.bury(zone);
+        let reset = if dirty { self.reset(zone).await? } else { Reset::Done };
+        if reset != Reset::Done {
+            let rest = self.state.borrow_mut().zones.not_reset(zone, reset);
+            self.rt.sleep(rest).await;
             return Ok(());
         }
         self.journal_room().await?;
@@ -113,8 +116,8 @@ impl Engine {
         opened.await
     }
 
-    /// Resets a zone on the drive. False if that does not succeed.
-    pub(crate) async fn reset(&self, zone: ZoneId) -> Result<bool, Failure> {
+    /// Resets a zone on the drive.
+    pub(crate) async fn reset(&self, zone: ZoneId) -> Result<Reset, Failure> {
         self.drive.zones.reset(zone).await.map_err(|gone| {
             let failure = Failure::from(gone);
             self.stop(failure.clone());

@@ -1,10 +1,11 @@
-//! TL-CLEAN-1: zones that could not be emptied, because reads failed, are tried again.
+//! TL-CLEAN-1, ZK-ZONE-4: zones that could not be emptied, because reads failed, or not reset, are tried again.
 
 use std::time::Duration;
 
 use shingle_base::{Blocks, ZoneId};
-use shingle_sim::{Random, Sim, seeds};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, Trigger, seeds};
 use shingle_store_api::BlockStore;
+use shingle_translation::ZoneUse;
 use shingle_zoned::{Geometry, ZonedDevice};
 
 use crate::common::{largest, put};
@@ -65,4 +66,34 @@ fn zones_that_cannot_be_read_are_tried_seldom() {
         let reads = device.counts().reads.0 - before;
         assert!(reads > 0 && reads < 8 * 64 * u64::from(zones.end - zones.start), "{reads} reads in an hour");
     });
+}
+
+/// ZK-ZONE-4: writers wait for a drive that resets no zone for some seconds, and no zone is out of use afterwards.
+#[test]
+fn resets_that_fail_for_a_while_cost_no_zone() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let mut random = Random::new(seed);
+            let (device, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
+            let sectors = volume.size_bytes() / 4096;
+            for lba in 0..sectors {
+                put(&volume, lba, 1, 1).await.expect("it is filled");
+            }
+            let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::CommandError };
+            let others = (0..volume.data_zones().start).map(ZoneId);
+            device.set_faults(Faults::new([rule]).sparing(others));
+            let (healed, sleeper) = (device.clone(), rt.clone());
+            rt.spawn_detached(async move {
+                sleeper.sleep(Duration::from_secs(5)).await;
+                healed.set_faults(Faults::default());
+            });
+            for number in 0..2 * sectors {
+                let written = put(&volume, random.below(sectors), 1, 2).await;
+                written.unwrap_or_else(|error| panic!("seed {seed}, write {number}: {error}"));
+            }
+            assert!(device.faults().is_empty(), "seed {seed}: it was over before resets succeeded");
+            assert!(volume.control().zones().iter().all(|zone| zone.used != ZoneUse::Dead), "seed {seed}");
+            volume.close().await.expect("it closes");
+        });
+    }
 }

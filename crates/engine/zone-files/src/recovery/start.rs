@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use shingle_base::ZoneId;
 use shingle_record::SuperblockCopies;
+use shingle_zone_kit::Reset;
 use shingle_zoned::{ZoneInfo, ZoneState};
 
 use super::load::{Known, Loaded};
@@ -166,7 +167,7 @@ impl Found {
                 Ending::Close { .. } => {}
                 Ending::Release { zone, epoch } => engine.release(zone, epoch).await,
                 Ending::Reset(zone) => {
-                    let clean = engine.reset(zone).await?;
+                    let clean = engine.reset(zone).await? == Reset::Done;
                     engine.state.borrow_mut().zones.set_dirty(zone, !clean);
                 }
             }

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use shingle_base::ZoneId;
-use shingle_zone_kit::write_lane;
+use shingle_zone_kit::{Reset, write_lane};
 
 use super::lane::{COPIES, LOGS, Lane, stream_of};
 use crate::engine::{After, Engine};
@@ -125,7 +125,7 @@ impl Engine {
         self.wakes.room.notify_waiters();
     }
 
-    /// Begins a generation of a zone for a lane. A zone that cannot be reset is given up.
+    /// Begins a generation of a zone for a lane. A zone that cannot be reset for long is given up. (ZK-ZONE-4)
     async fn open_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
         let opened = self.begin_zone(lane, zone).await;
         self.changed(lane);
@@ -134,8 +134,10 @@ impl Engine {
 
     async fn begin_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
         let dirty = self.state.borrow().zones.get(zone).is_some_and(|entry| entry.dirty);
-        if dirty && !self.reset(zone).await? {
-            self.state.borrow_mut().zones.bury(zone);
+        let reset = if dirty { self.reset(zone).await? } else { Reset::Done };
+        if reset != Reset::Done {
+            let rest = self.state.borrow_mut().zones.not_reset(zone, reset);
+            self.rt.sleep(rest).await;
             return Ok(());
         }
         if let Err(failure) = self.journal_room().await {
@@ -153,8 +155,8 @@ impl Engine {
         if lane == LOGS { self.journaled(entry).await } else { Ok(()) }
     }
 
-    /// Resets a zone on the drive. False if that does not succeed.
-    pub(crate) async fn reset(&self, zone: ZoneId) -> FilesResult<bool> {
+    /// Resets a zone on the drive.
+    pub(crate) async fn reset(&self, zone: ZoneId) -> FilesResult<Reset> {
         self.drive.zones.reset(zone).await.map_err(|gone| {
             let failure = FilesError::from(gone);
             self.stop(&failure);

@@ -19,6 +19,8 @@ use shingle_zoned::{
     DeviceError, DeviceErrorKind, DeviceResult, ZoneInfo, ZoneOp, ZoneState, ZonedDevice, report_patiently,
 };
 
+use crate::zones::Reset;
+
 /// Tries of a command before its zone is left.
 const TRIES: u32 = 4;
 
@@ -60,11 +62,11 @@ impl ZoneCommands {
         self.ending.set(true);
     }
 
-    /// Resets a zone. False if that does not succeed: the zone is as it was, and may be tried another time.
+    /// Resets a zone, in a few tries.
     ///
     /// # Errors
     /// Only if the drive is gone.
-    pub async fn reset(&self, zone: ZoneId) -> DeviceResult<bool> {
+    pub async fn reset(&self, zone: ZoneId) -> DeviceResult<Reset> {
         let mut tries = 1;
         while let Err(error) = self.dev.manage(zone, ZoneOp::Reset).await {
             if matches!(error.kind, DeviceErrorKind::Gone) {
@@ -74,13 +76,16 @@ impl ZoneCommands {
                 self.rt.sleep(HOST_PAUSE).await;
                 continue;
             }
-            if tries == TRIES || self.state_of(zone).await.is_some_and(is_broken) {
-                return Ok(false);
+            if self.state_of(zone).await.is_some_and(is_broken) {
+                return Ok(Reset::Broken);
+            }
+            if tries == TRIES {
+                return Ok(Reset::NotNow);
             }
             self.rt.sleep(PAUSE).await;
             tries += 1;
         }
-        Ok(true)
+        Ok(Reset::Done)
     }
 
     /// Gives back what the drive keeps for a zone that is left before its end, as far as its limits ask for it. `still` says whether the

@@ -8,4 +8,4 @@ mod zone;
 
 pub use pins::Pin;
 pub use table::{Vacated, Written, ZoneTable};
-pub use zone::{Status, Zone};
+pub use zone::{Reset, Status, Zone};

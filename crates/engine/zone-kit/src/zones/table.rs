@@ -10,16 +10,25 @@
 //! - ZK-ZONE-2: a zone is vacated, to be reset, only if nothing more is written to it, nothing lives in it, nobody has it pinned, and all
 //!   that the engine holds it for (`unsettled`) is durable.
 //! - ZK-ZONE-3: news that come late change no younger generation of their zone.
+//! - ZK-ZONE-4: a zone that the drive does not call read-only or offline is not out of use because it was not reset for some seconds. It is
+//!   the last that is taken meanwhile.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use shingle_base::ZoneId;
 use tokio::sync::Notify;
 
 use super::pins::{Pin, Pins};
-use super::zone::{Status, Zone};
+use super::zone::{Reset, Status, Zone};
+
+/// Attempts at a zone, each of a few tries, until it counts as one that will never be reset: 13 seconds if no other is free.
+const RESETS_MAX: u32 = 8;
+
+/// Half of the pause after the second attempt at a zone; each is twice as long as the one before.
+const RESET_PAUSE: Duration = Duration::from_millis(100);
 
 /// All data zones of an engine. `Own` is the engine's part of each; it is as by default when a generation begins.
 #[derive(Debug)]
@@ -163,6 +172,21 @@ impl<Own: Copy + Default> ZoneTable<Own> {
     pub fn give_back(&mut self, zone: ZoneId) {
         self.add_free(zone, false);
         self.feed(zone);
+    }
+
+    /// A zone that was taken was not reset. Returns the time to wait before another is tried: none the first time, as others may do
+    /// better. (ZK-ZONE-4)
+    pub fn not_reset(&mut self, zone: ZoneId, ended: Reset) -> Duration {
+        let failures = self.get(zone).map_or(0, |entry| entry.failures) + 1;
+        if ended == Reset::Broken || failures == RESETS_MAX {
+            self.bury(zone);
+            return Duration::ZERO;
+        }
+        self.add_free(zone, true);
+        if let Some(entry) = self.entry(zone) {
+            entry.failures = failures;
+        }
+        if failures == 1 { Duration::ZERO } else { RESET_PAUSE * (1 << (failures - 1)) }
     }
 
     /// Has a free zone taken before all others. False if it is not free.

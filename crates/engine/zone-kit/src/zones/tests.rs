@@ -1,6 +1,7 @@
 //! The table by itself, and against a plain model of zones.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use shingle_base::ZoneId;
@@ -31,6 +32,28 @@ fn the_longest_free_zone_comes_first() {
     assert_eq!(order, [8, 5, 7]);
     assert!(table.get(ZoneId(4)).is_none() && table.get(ZoneId(9)).is_none());
     assert!(table.get(ZoneId(7)).unwrap().dirty);
+}
+
+/// ZK-ZONE-4: others come first, then it waits longer and longer, and at last it is given up; one that is broken is so at once.
+#[test]
+fn a_zone_that_is_not_reset_for_now_stays_free() {
+    let mut table = table();
+    let zone = table.take_free().unwrap();
+    assert_eq!(table.not_reset(zone, Reset::NotNow), Duration::ZERO);
+    let order: Vec<_> = std::iter::from_fn(|| table.take_free()).map(|zone| zone.0).collect();
+    assert_eq!(order, [6, 7, 8, 5]);
+    let mut waited = Duration::ZERO;
+    for _ in 2..8 {
+        waited += table.not_reset(zone, Reset::NotNow);
+        assert_eq!((table.take_free(), table.get(zone).unwrap().dirty), (Some(zone), true));
+    }
+    assert!(waited > Duration::from_secs(10), "{waited:?}");
+    table.not_reset(zone, Reset::NotNow);
+    table.not_reset(ZoneId(6), Reset::Broken);
+    assert!(table.take_free().is_none());
+    for zone in [zone, ZoneId(6)] {
+        assert_eq!((table.get(zone).unwrap().status, table.get(zone).unwrap().broken), (Status::Dead, true));
+    }
 }
 
 /// ZK-ZONE-2: each reason by itself keeps a zone from being vacated, and its end wakes the keeper where nobody else does.

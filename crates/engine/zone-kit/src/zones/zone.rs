@@ -14,6 +14,18 @@ pub enum Status {
     Dead,
 }
 
+/// The end of a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Reset {
+    /// The zone is empty.
+    Done,
+    /// It is as it was, and may be tried another time.
+    NotNow,
+    /// The drive says that it neither writes nor resets it any more.
+    Broken,
+}
+
 /// A data zone, with its engine's part (`own`). Only its table changes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Zone<Own> {
@@ -37,7 +49,7 @@ pub struct Zone<Own> {
     pub broken: bool,
     /// Some of what lives in it cannot be read, so it cannot leave.
     pub stuck: bool,
-    /// Writes that failed since the last that succeeded.
+    /// Writes that failed since the last that succeeded; of a free zone, attempts to reset it.
     pub failures: u32,
     /// Free, and not reset yet.
     pub dirty: bool,
