@@ -1,11 +1,14 @@
 //! Survivors of a power cut among effects that are not durable: a prefix of each zone's, or any mix of their blocks.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZoneState};
 
+use crate::command::Command;
 use crate::effect::{Effect, Pending};
 use crate::faults::landed;
 use crate::seeds::Random;
@@ -21,6 +24,35 @@ pub enum Survival {
     /// the last flush survives, and of the blocks written since then any subset (SIM-4).
     AnySubset,
 }
+
+/// Images of power cuts, one before each command.
+#[derive(Clone, Default)]
+pub struct Cuts {
+    images: Rc<RefCell<Vec<(Command, MemoryDevice)>>>,
+}
+
+impl Cuts {
+    pub(crate) fn add(&self, command: &Command, image: MemoryDevice) {
+        self.images.borrow_mut().push((*command, image));
+    }
+
+    /// The cuts since the last call: the command before which the power fails, and the image left.
+    pub fn take(&self) -> Vec<(Command, MemoryDevice)> {
+        self.images.take()
+    }
+}
+
+impl Survival {
+    /// Losses in a power cut that a drive of this shape can have. One with a volatile cache is taken for a file, whose host may
+    /// lose any blocks, or for a drive, which loses the ends of zones. One without loses ends alone (ZD-DEV-3).
+    #[must_use]
+    pub fn on(self, geometry: &Geometry) -> Self {
+        if geometry.volatile_cache { self } else { Self::Prefix }
+    }
+}
+
+/// Blocks of zones before they were reset, where they could be read.
+pub(crate) type Former = BTreeMap<ZoneId, Vec<Option<Bytes>>>;
 
 pub(crate) type AllPending = BTreeMap<ZoneId, Vec<Pending>>;
 
@@ -74,10 +106,12 @@ pub(crate) fn any_subset(
     durable: &MemoryDevice,
     geometry: &Geometry,
     pending: &AllPending,
+    former: &Former,
     random: &mut Random,
 ) -> MemoryDevice {
     let image = durable.snapshot();
     let host = Host {
+        former,
         // A host that cannot punch holes writes over a zone in place; and unwritten blocks are not zeros there.
         in_place: random.chance(0.3),
         survives: [0.0, 0.5, 0.9, 1.0][random.below(4) as usize],
@@ -94,7 +128,8 @@ pub(crate) fn any_subset(
 }
 
 /// Chances of survival in a host's power cut.
-struct Host {
+struct Host<'a> {
+    former: &'a Former,
     in_place: bool,
     /// The chance of each block.
     survives: f64,
@@ -102,7 +137,7 @@ struct Host {
     whole_table: bool,
 }
 
-impl Host {
+impl Host<'_> {
     /// Each block is the old one or the new one.
     fn cut_conventional(&self, image: &MemoryDevice, zone: ZoneId, effects: &[Pending], random: &mut Random) {
         for pending in effects {
@@ -152,13 +187,27 @@ impl Host {
         }
         for block in 0..image.zone(zone).written.0 {
             let bytes = blocks.0.get(&block).cloned();
-            let bytes = bytes.unwrap_or_else(|| self.never_written(image, geometry, random));
+            let bytes = bytes.unwrap_or_else(|| self.never_written(image, geometry, zone, block, random));
             image.corrupt(start + Blocks(block), |old| old.copy_from_slice(&bytes));
         }
     }
 
     /// A block that was never written, or whose write did not survive.
-    fn never_written(&self, image: &MemoryDevice, geometry: &Geometry, random: &mut Random) -> Bytes {
+    fn never_written(
+        &self,
+        image: &MemoryDevice,
+        geometry: &Geometry,
+        zone: ZoneId,
+        block: u64,
+        random: &mut Random,
+    ) -> Bytes {
+        let former = self.former.get(&zone).and_then(|blocks| blocks.get(block as usize)?.clone());
+        if let Some(former) = former
+            && self.in_place
+            && random.chance(0.7)
+        {
+            return former;
+        }
         let other = image.zone(ZoneId(random.below(u64::from(geometry.zone_count)) as u32));
         if !self.in_place {
             AlignedBuf::zeroed(Blocks(1)).freeze()

@@ -18,7 +18,7 @@ use shingle_zoned::{
 use tokio::sync::oneshot;
 
 use crate::command::{Command, CommandKind, Counts};
-use crate::cut::Survival;
+use crate::cut::{Cuts, Survival};
 use crate::effect::Effect;
 use crate::faults::{Fault, Faults, landed};
 use crate::medium::Medium;
@@ -27,19 +27,6 @@ use crate::spoil::{flip_bit, garbage_after, join, prefix};
 use crate::timing::{TimedDrive, Timing};
 
 type Hook = Rc<RefCell<dyn FnMut(&Command, &SimDevice)>>;
-
-/// Images of power cuts, one before each command.
-#[derive(Clone, Default)]
-pub struct Cuts {
-    images: Rc<RefCell<Vec<(Command, MemoryDevice)>>>,
-}
-
-impl Cuts {
-    /// The cuts since the last call: the command before which the power fails, and the image left.
-    pub fn take(&self) -> Vec<(Command, MemoryDevice)> {
-        self.images.take()
-    }
-}
 
 /// The device. A cheap handle.
 #[derive(Clone)]
@@ -55,6 +42,8 @@ struct Shared {
     faults: RefCell<Faults>,
     counts: Cell<Counts>,
     power_off_at: Cell<Option<u64>>,
+    /// The flush that was lost, if one was.
+    flush_lost: Cell<Option<u64>>,
     hook: RefCell<Option<Hook>>,
     timing: RefCell<Timing>,
     /// Lets commands that hang complete, by being dropped.
@@ -83,6 +72,7 @@ impl SimDevice {
             faults: RefCell::default(),
             counts: Cell::default(),
             power_off_at: Cell::default(),
+            flush_lost: Cell::default(),
             hook: RefCell::default(),
             timing: RefCell::new(Timing::Random(Duration::from_micros(100))),
             hung: RefCell::default(),
@@ -125,6 +115,16 @@ impl SimDevice {
         self.shared.power_off_at.set(Some(number));
     }
 
+    /// True once commands fail with `Gone`: the power is off, or a flush was [lost](Fault::FlushLost).
+    pub fn is_gone(&self) -> bool {
+        self.gone_from().is_some_and(|from| self.counts().commands > from)
+    }
+
+    /// The first command that fails with `Gone`.
+    fn gone_from(&self) -> Option<u64> {
+        self.shared.power_off_at.get().into_iter().chain(self.shared.flush_lost.get()).min()
+    }
+
     /// Calls `hook` at every command, before it takes effect.
     pub fn on_command(&self, hook: impl FnMut(&Command, &Self) + 'static) {
         *self.shared.hook.borrow_mut() = Some(Rc::new(RefCell::new(hook)));
@@ -151,9 +151,13 @@ impl SimDevice {
     }
 
     /// The process dies now: visible effects stay, and those that were not durable still are not (SIM-6). Commands
-    /// under way happen.
+    /// under way happen. A flush that was [lost](Fault::FlushLost) has lost what it did not make durable.
     pub fn kill(&self) -> Medium {
-        self.shared.medium.killed()
+        if self.shared.flush_lost.get().is_none() {
+            return self.shared.medium.killed();
+        }
+        let survival = Survival::AnySubset.on(self.geometry());
+        Medium::from(&self.crash_image_with(self.shared.random.borrow_mut().number(), survival))
     }
 
     /// Visible contents, cached or not: the device after an orderly shutdown.
@@ -193,10 +197,10 @@ impl SimDevice {
     /// inside of that too. Takes the place of [`on_command`](Self::on_command).
     pub fn cut_at_every_command(&self, seed: u64, survival: Survival) -> Cuts {
         let cuts = Cuts::default();
-        let images = cuts.images.clone();
+        let images = cuts.clone();
         self.on_command(move |command, device| {
             let image = device.crash_image_with(seed.wrapping_mul(1_000_003).wrapping_add(command.number), survival);
-            images.borrow_mut().push((*command, image));
+            images.add(command, image);
         });
         cuts
     }
@@ -225,7 +229,7 @@ impl SimDevice {
         if let Some(hook) = hook {
             (hook.borrow_mut())(&Command { number, kind, zone, blocks }, self);
         }
-        if shared.power_off_at.get().is_some_and(|off| number >= off) {
+        if self.gone_from().is_some_and(|from| number >= from) {
             return Err(DeviceError::new(DeviceErrorKind::Gone, at, zone));
         }
         let fault = shared.faults.borrow_mut().hit(number, kind, zone, &mut shared.random.borrow_mut());
@@ -238,10 +242,39 @@ impl SimDevice {
         let timing = self.shared.timing.borrow().clone();
         timing.wait(&self.shared.rt, &self.shared.random, command, fault == Some(Fault::Slow)).await;
         if fault == Some(Fault::Hang) {
-            let (release, released) = oneshot::channel();
-            self.shared.hung.borrow_mut().push(release);
-            let _ = released.await;
+            self.hang().await;
         }
+    }
+
+    /// Waits for [`release_hung`](Self::release_hung).
+    async fn hang(&self) {
+        let (release, released) = oneshot::channel();
+        self.shared.hung.borrow_mut().push(release);
+        let _ = released.await;
+    }
+
+    /// Lets `effect` happen: at once, or after it hung, in a task of its own.
+    async fn when_due<T: 'static>(
+        &self,
+        (number, fault): (u64, Option<Fault>),
+        at: Lba,
+        effect: impl AsyncFnOnce(Self) -> DeviceResult<T> + 'static,
+    ) -> DeviceResult<T> {
+        if fault != Some(Fault::HangBefore) {
+            return effect(self.clone()).await;
+        }
+        let (done, ended) = oneshot::channel();
+        let this = self.clone();
+        self.shared.rt.spawn_detached(async move {
+            this.hang().await;
+            let result = match this.check_power(number, at) {
+                Ok(()) => effect(this).await,
+                Err(error) => Err(error),
+            };
+            // The caller may have gone.
+            let _ = done.send(result);
+        });
+        ended.await.unwrap_or_else(|_| Err(self.error(DeviceErrorKind::Gone, at)))
     }
 
     fn error(&self, kind: DeviceErrorKind, at: Lba) -> DeviceError {
@@ -250,8 +283,11 @@ impl SimDevice {
 
     /// Applies a fault of a zone that fails as a whole.
     fn fail_zone(&self, zone: Option<ZoneId>, fault: Option<Fault>, at: Lba) -> DeviceResult<()> {
+        if let (Some(Fault::ZoneLosesCache), Some(zone)) = (fault, zone) {
+            self.shared.medium.lose_cache(zone, &mut self.shared.random.borrow_mut());
+        }
         let (state, kind) = match fault {
-            Some(Fault::ZoneReadOnly) => (ZoneState::ReadOnly, DeviceErrorKind::ZoneReadOnly),
+            Some(Fault::ZoneReadOnly | Fault::ZoneLosesCache) => (ZoneState::ReadOnly, DeviceErrorKind::ZoneReadOnly),
             Some(Fault::ZoneOffline) => (ZoneState::Offline, DeviceErrorKind::ZoneOffline),
             Some(Fault::CommandError) => return Err(self.error(DeviceErrorKind::WriteFailed, at)),
             Some(Fault::HostFull) => return Err(self.error(host_full(), at)),
@@ -266,7 +302,19 @@ impl SimDevice {
     async fn do_write(&self, at: Option<Lba>, zone: ZoneId, data: Vec<Bytes>) -> DeviceResult<Lba> {
         let start = at.unwrap_or_else(|| self.shared.geometry.start_of(zone));
         let blocks = Blocks(data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum());
-        let (number, fault) = self.begin(CommandKind::Write, Some(zone), start, blocks)?;
+        let begun = self.begin(CommandKind::Write, Some(zone), start, blocks)?;
+        self.when_due(begun, start, async move |this| this.write_begun(begun, at, zone, data, blocks).await).await
+    }
+
+    async fn write_begun(
+        &self,
+        (number, fault): (u64, Option<Fault>),
+        at: Option<Lba>,
+        zone: ZoneId,
+        data: Vec<Bytes>,
+        blocks: Blocks,
+    ) -> DeviceResult<Lba> {
+        let start = at.unwrap_or_else(|| self.shared.geometry.start_of(zone));
         self.fail_zone(Some(zone), fault, start)?;
         let (landing, failed) = self.spoil(fault, start, data, blocks);
         let opens = zone.0 < self.shared.geometry.zone_count
@@ -296,6 +344,7 @@ impl SimDevice {
         let random = &mut *self.shared.random.borrow_mut();
         match fault {
             Some(Fault::WriteError | Fault::HostFullInside) => (prefix(&data, landed(blocks, random)), true),
+            Some(Fault::FailedAfterEffect) => (data, true),
             Some(Fault::BitFlip) => (vec![flip_bit(&join(&data), random)], false),
             Some(Fault::TornWrite) => {
                 let good = landed(blocks, random);
@@ -327,14 +376,19 @@ impl SimDevice {
 
     fn check_power(&self, number: u64, at: Lba) -> DeviceResult<()> {
         // A command that was under way when the power failed never completes well.
-        let off = self.shared.power_off_at.get().is_some_and(|off| self.counts().commands > off && number < off);
+        let off = self.gone_from().is_some_and(|from| self.counts().commands > from && number < from);
         if off { Err(self.error(DeviceErrorKind::Gone, at)) } else { Ok(()) }
     }
 
     async fn do_manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceResult<()> {
         let start = self.shared.geometry.start_of(zone);
         let kind = if op == ZoneOp::Reset { CommandKind::Reset } else { CommandKind::Manage };
-        let (number, fault) = self.begin(kind, Some(zone), start, Blocks::ZERO)?;
+        let begun = self.begin(kind, Some(zone), start, Blocks::ZERO)?;
+        self.when_due(begun, start, async move |this| this.manage_begun(begun, zone, op).await).await
+    }
+
+    async fn manage_begun(&self, (number, fault): (u64, Option<Fault>), zone: ZoneId, op: ZoneOp) -> DeviceResult<()> {
+        let start = self.shared.geometry.start_of(zone);
         self.fail_zone(Some(zone), fault, start)?;
         self.shared.medium.current.manage_now(zone, op)?;
         self.shared.medium.note(zone, number, Effect::Manage(op));
@@ -346,6 +400,9 @@ impl SimDevice {
         self.wait(fault, timed, start, Blocks::ZERO, false).await;
         self.check_power(number, start)?;
         self.shared.medium.complete(zone, number, self.counts().commands);
+        if fault == Some(Fault::FailedAfterEffect) {
+            return Err(self.error(DeviceErrorKind::WriteFailed, start));
+        }
         Ok(())
     }
 
@@ -415,8 +472,11 @@ impl ZonedDevice for SimDevice {
     fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let (number, fault) = self.begin(CommandKind::Flush, None, Lba(0), Blocks::ZERO)?;
-            self.fail_zone(None, fault, Lba(0))?;
             self.wait(fault, Op::Flush, Lba(0), Blocks::ZERO, false).await;
+            if matches!(fault, Some(Fault::FlushLost | Fault::CommandError | Fault::HostFull)) {
+                self.shared.flush_lost.set(Some(number));
+                return Err(self.error(DeviceErrorKind::Gone, Lba(0)));
+            }
             self.check_power(number, Lba(0))?;
             self.shared.medium.flushed(number);
             Ok(())

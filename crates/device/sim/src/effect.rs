@@ -1,7 +1,7 @@
 //! Effects of commands that are not durable yet.
 
 use bytes::Bytes;
-use shingle_base::{Lba, ZoneId};
+use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
 use shingle_zoned::{MemoryDevice, ZoneOp};
 
 /// Something a command did that a power cut may undo.
@@ -24,6 +24,12 @@ pub(crate) struct Pending {
 pub(crate) const EARLIER: u64 = u64::MAX;
 
 impl Effect {
+    /// Place and length of a write.
+    pub(crate) fn extent(&self) -> Option<(Lba, Blocks)> {
+        let Self::Write { at, data } = self else { return None };
+        Some((*at, Blocks(data.iter().map(|piece| (piece.len() / BLOCK_SIZE) as u64).sum())))
+    }
+
     /// Applies the effect to an image. An effect that cannot happen there (its zone failed since) does nothing.
     pub(crate) fn apply(&self, image: &MemoryDevice, zone: ZoneId) {
         let result = match self {

@@ -13,9 +13,11 @@ pub enum Fault {
     ReadError,
     /// The write fails; a random part of it, from its front, has landed.
     WriteError,
-    /// The command fails and changes nothing.
+    /// The command fails and changes nothing. A flush is [lost](Self::FlushLost).
     CommandError,
-    /// The command fails and changes nothing: the file system that holds the drive is full.
+    /// The command takes its whole effect, and fails all the same.
+    FailedAfterEffect,
+    /// The same: the file system that holds the drive is full.
     HostFull,
     /// The write fails for the same reason; a random part of it, from its front, has landed.
     HostFullInside,
@@ -28,12 +30,19 @@ pub enum Fault {
     Misdirected,
     /// The zone turns read-only, and the command fails.
     ZoneReadOnly,
+    /// The same; and some of the last writes of the zone that no flush has covered cannot be read from then on.
+    ZoneLosesCache,
     /// The zone goes offline, and the command fails.
     ZoneOffline,
+    /// The flush fails with `Gone`, as does every later command (ZD-DEV-4), and the next life begins as after a power cut.
+    FlushLost,
     /// The command takes a thousand times as long.
     Slow,
     /// The command never completes, until [`SimDevice::release_hung`](crate::SimDevice::release_hung).
     Hang,
+    /// The same, and the write or the change of the zone takes effect no earlier than it completes, whether or not its caller still
+    /// waits for it.
+    HangBefore,
 }
 
 /// When a fault happens.
@@ -79,6 +88,13 @@ impl Faults {
     #[must_use]
     pub fn sparing(mut self, zones: impl IntoIterator<Item = ZoneId>) -> Self {
         self.spared.extend(zones);
+        self
+    }
+
+    /// Without the rules of this fault.
+    #[must_use]
+    pub fn without(mut self, fault: Fault) -> Self {
+        self.rules.retain(|rule| rule.fault != fault);
         self
     }
 

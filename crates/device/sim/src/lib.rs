@@ -16,6 +16,8 @@
 //! - SIM-7: blocks that a modelled drive that translates inside was overwriting in their places when the power failed, and those
 //!   that its head overlaps, cannot be read in the image, durable or not, until they are written again.
 //! - SIM-8: a thread does one thing at a time, and a processor at most as many as it has cores.
+//! - SIM-9: a command that fails may have taken its whole effect, and one that hangs may take it when nobody waits for it any more. A
+//!   lost flush takes the drive with it, and a zone that fails what its cache holds.
 
 mod calls;
 pub mod clients;
@@ -39,8 +41,8 @@ mod timing;
 
 pub use command::{Command, CommandKind, Counts};
 pub use crowd::Crowd;
-pub use cut::Survival;
-pub use device::{Cuts, SimDevice};
+pub use cut::{Cuts, Survival};
+pub use device::SimDevice;
 pub use executor::Sim;
 pub use faults::{Fault, FaultRule, Faults, Trigger};
 pub use file::{Mirrors, SimFile};

@@ -105,18 +105,11 @@ impl Life {
         match self.end {
             End::Kill => device.kill(),
             End::PowerCut(drawn) => {
-                let survival = survival(device.geometry(), drawn);
+                let survival = drawn.on(device.geometry());
                 Medium::from(&device.crash_image_with(seed, survival))
             }
         }
     }
-}
-
-/// Losses in a power cut that a drive of this shape can have, by the one `drawn`. One with a volatile cache is taken
-/// for a file, whose host may lose any blocks, or for a drive, which loses the ends of zones. One without loses ends
-/// alone (ZD-DEV-3).
-pub fn survival(geometry: &Geometry, drawn: Survival) -> Survival {
-    if geometry.volatile_cache { drawn } else { Survival::Prefix }
 }
 
 /// Time that a command hangs.
@@ -128,7 +121,7 @@ fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
     let number = random.below(40);
     let nth = |kind, fault| FaultRule { trigger: Trigger::Nth(kind, number), fault };
     let (write, read) = (CommandKind::Write, CommandKind::Read);
-    match random.below(16) {
+    match random.below(22) {
         0 => (rate(write, 0.03, Fault::WriteError), Harm::None),
         1 => (nth(write, Fault::ZoneReadOnly), Harm::None),
         2 => (rate(CommandKind::Reset, 0.1, Fault::CommandError), Harm::None),
@@ -144,7 +137,16 @@ fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
         12 => (rate(write, 0.02, Fault::BitFlip), Harm::Silent),
         13 => (nth(write, Fault::TornWrite), Harm::Silent),
         14 => (nth(write, Fault::Misdirected), Harm::Silent),
-        _ => (rate(read, 0.02, Fault::BitFlip), Harm::Silent),
+        15 => (rate(read, 0.02, Fault::BitFlip), Harm::Silent),
+        16 => (rate(write, 0.03, Fault::FailedAfterEffect), Harm::None),
+        17 => (rate(CommandKind::Reset, 0.1, Fault::FailedAfterEffect), Harm::None),
+        18 => (rate(CommandKind::Manage, 0.1, Fault::FailedAfterEffect), Harm::None),
+        19 => (
+            rate([write, CommandKind::Reset, CommandKind::Manage][random.below(3) as usize], 0.04, Fault::HangBefore),
+            Harm::None,
+        ),
+        20 => (nth(CommandKind::Flush, Fault::FlushLost), Harm::None),
+        _ => (nth(write, Fault::ZoneLosesCache), Harm::Lasting),
     }
 }
 

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use shingle_base::{BLOCK_SIZE, Blocks, Lba, ZoneId};
-use shingle_zoned::{MemoryDevice, ZoneState, ZonedDevice};
+use shingle_zoned::{MemoryDevice, ZoneOp, ZoneState, ZonedDevice};
 
-use crate::cut::{self, Survival};
+use crate::cut::{self, Former, Survival};
 use crate::effect::{EARLIER, Effect, Pending};
 use crate::seeds::Random;
 
@@ -22,7 +22,12 @@ pub struct Medium {
     durable: Option<MemoryDevice>,
     /// Effects that may survive: by zone, in order.
     pending: RefCell<BTreeMap<ZoneId, Vec<Pending>>>,
+    /// The first blocks of zones before their last reset: a host that writes over them in place has them still.
+    former: RefCell<Former>,
 }
+
+/// Blocks that are kept of a zone's former life.
+const FORMER_MAX: u64 = 64;
 
 impl From<&MemoryDevice> for Medium {
     /// A drive whose cache is empty.
@@ -34,7 +39,7 @@ impl From<&MemoryDevice> for Medium {
 
 impl Medium {
     pub(crate) fn without_power_cuts(current: MemoryDevice) -> Self {
-        Self { current, durable: None, pending: RefCell::default() }
+        Self { current, durable: None, pending: RefCell::default(), former: RefCell::default() }
     }
 
     /// Visible contents, cached or not: the device after an orderly shutdown.
@@ -52,7 +57,9 @@ impl Medium {
         let pending = self.pending.borrow();
         match survival {
             Survival::Prefix => cut::prefix_of_each_zone(durable, self.current.geometry(), &pending, random),
-            Survival::AnySubset => cut::any_subset(durable, self.current.geometry(), &pending, random),
+            Survival::AnySubset => {
+                cut::any_subset(durable, self.current.geometry(), &pending, &self.former.borrow(), random)
+            }
         }
     }
 
@@ -91,6 +98,19 @@ impl Medium {
         self.both(|device| device.set_state(zone, state));
     }
 
+    /// The last writes of `zone` that are not durable, any number of them, cannot be read any more: its cache lost them.
+    pub(crate) fn lose_cache(&self, zone: ZoneId, random: &mut Random) {
+        let pending = self.pending.borrow();
+        let effects = pending.get(&zone).into_iter().flatten();
+        let written: Vec<_> = effects.filter_map(|pending| pending.effect.extent()).collect();
+        drop(pending);
+        let kept = random.between(0, written.len() as u64) as usize;
+        self.settle_zone(zone);
+        for &(at, blocks) in &written[kept..] {
+            self.fail_reads(at, blocks, None);
+        }
+    }
+
     /// Contents after the process is killed: all of it. Commands under way happen.
     pub(crate) fn killed(&self) -> Self {
         let (current, durable) = (self.current.snapshot(), self.durable.as_ref().map(MemoryDevice::snapshot));
@@ -98,7 +118,7 @@ impl Medium {
         for pending in pending.values_mut().flatten() {
             (pending.number, pending.completed) = (EARLIER, Some(0));
         }
-        let killed = Self { current, durable, pending: RefCell::new(pending) };
+        let killed = Self { current, durable, pending: RefCell::new(pending), former: self.former.clone() };
         if !killed.current.geometry().volatile_cache {
             killed.settle_all();
         }
@@ -158,9 +178,14 @@ impl Medium {
 
     /// Makes an effect durable.
     fn settle(&self, zone: ZoneId, effect: &Effect) {
-        if let Some(durable) = &self.durable {
-            effect.apply(durable, zone);
+        let Some(durable) = &self.durable else { return };
+        if matches!(effect, Effect::Manage(ZoneOp::Reset)) {
+            let info = durable.zone(zone);
+            let blocks = (0..info.written.0.min(FORMER_MAX)).map(|block| info.start + Blocks(block));
+            let bytes = blocks.map(|at| durable.read_now(at, Blocks(1)).ok()).collect();
+            self.former.borrow_mut().insert(zone, bytes);
         }
+        effect.apply(durable, zone);
     }
 
     fn both(&self, change: impl Fn(&MemoryDevice)) {

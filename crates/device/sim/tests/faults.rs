@@ -1,4 +1,4 @@
-//! SIM-3 to SIM-6: what is durable, what is left of it, and faults that stay with the medium.
+//! SIM-3 to SIM-6, SIM-9: what is durable, what is left of it, and faults that stay with the medium.
 
 use std::time::Duration;
 
@@ -275,4 +275,93 @@ fn a_report_takes_the_time_of_the_zones_that_there_are() {
     };
     assert_eq!(took(u32::MAX), took(990));
     assert!(took(10) < took(990));
+}
+
+/// SIM-9: the blocks of a failed write are there, and a zone whose reset failed is empty.
+#[test]
+fn a_command_that_failed_after_its_effect_has_happened() {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &cached());
+        let failing = [CommandKind::Write, CommandKind::Reset, CommandKind::Manage];
+        device.set_faults(Faults::new(failing.map(|kind| on_nth(kind, 0, Fault::FailedAfterEffect))));
+        let written = device.write(start(1), blocks(&[1, 2, 3])).await;
+        assert!(matches!(written.unwrap_err().kind, DeviceErrorKind::WriteFailed));
+        assert_eq!(fills(&device.image(), ZoneId(1)), [1, 2, 3]);
+        assert!(device.manage(ZoneId(1), ZoneOp::Finish).await.is_err());
+        assert_eq!(device.image().zone(ZoneId(1)).state, ZoneState::Full);
+        assert!(device.manage(ZoneId(1), ZoneOp::Reset).await.is_err());
+        assert_eq!(device.image().zone(ZoneId(1)).state, ZoneState::Empty);
+    });
+}
+
+/// SIM-9: a write whose caller waits for it no more happens when it completes, and fails if its zone was written to meanwhile.
+#[test]
+fn a_command_that_hangs_before_its_effect_happens_later() {
+    for overtaken in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &cached());
+            device.set_faults(Faults::new([on_nth(CommandKind::Write, 0, Fault::HangBefore)]));
+            let writer = device.clone();
+            let late = rt.spawn(async move { writer.write(start(1), blocks(&[1])).await });
+            let first = if overtaken { Some(late) } else { None };
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!((device.hung(), device.image().zone(ZoneId(1)).written), (1, Blocks::ZERO));
+            if overtaken {
+                device.write(start(1), blocks(&[2])).await.unwrap();
+            }
+            device.release_hung();
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!(fills(&device.image(), ZoneId(1)), [if overtaken { 2 } else { 1 }]);
+            if let Some(late) = first {
+                assert!(late.await.unwrap().is_err());
+            }
+        });
+    }
+}
+
+/// SIM-9: after a lost flush the drive is gone, and a power cut's losses are met by the next process, though this one was only killed.
+#[test]
+fn a_lost_flush_takes_the_drive_and_what_no_flush_had_covered() {
+    let mut lost = 0;
+    for seed in 1..=20 {
+        let left = Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &cached());
+            device.write(start(1), blocks(&[1])).await.unwrap();
+            device.flush().await.unwrap();
+            device.write(start(2), blocks(&[2])).await.unwrap();
+            device.set_faults(Faults::new([on_nth(CommandKind::Flush, 0, Fault::FlushLost)]));
+            assert!(!device.is_gone());
+            device.flush().await.unwrap_err();
+            for gone in [device.flush().await, device.write(start(3), blocks(&[3])).await] {
+                assert!(matches!(gone.unwrap_err().kind, DeviceErrorKind::Gone));
+            }
+            assert!(device.is_gone());
+            device.kill().image()
+        });
+        assert_eq!(fills(&left, ZoneId(1)), [1]);
+        lost += u32::from(fills(&left, ZoneId(2)) != [2]);
+    }
+    assert!((1..20).contains(&lost), "{lost} of 20 lost the write");
+}
+
+/// SIM-9: of a zone that loses its cache all is readable that a flush had covered, and nothing behind the first block that is not.
+#[test]
+fn a_zone_that_loses_its_cache_keeps_what_was_flushed() {
+    let mut read = std::collections::BTreeSet::new();
+    for seed in 1..=40 {
+        let image = Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &cached());
+            device.write(start(1), blocks(&[1, 2])).await.unwrap();
+            device.flush().await.unwrap();
+            device.write(start(1) + Blocks(2), blocks(&[3])).await.unwrap();
+            device.write(start(1) + Blocks(3), blocks(&[4])).await.unwrap();
+            device.set_faults(Faults::new([on_nth(CommandKind::Write, 0, Fault::ZoneLosesCache)]));
+            let failed = device.write(start(1) + Blocks(4), blocks(&[5])).await;
+            assert!(matches!(failed.unwrap_err().kind, DeviceErrorKind::ZoneReadOnly));
+            device.crash_image(seed)
+        });
+        let readable = |block: &u64| image.read_now(start(1) + Blocks(*block), Blocks(1)).is_ok();
+        read.insert((0..4).filter(readable).collect::<Vec<_>>());
+    }
+    assert_eq!(read.into_iter().collect::<Vec<_>>(), [vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3]]);
 }

@@ -24,6 +24,8 @@ pub type DeviceFuture<'a, T> = LocalBoxFuture<'a, DeviceResult<T>>;
 ///   cache](Geometry::volatile_cache), so does every completed command.
 /// - ZD-DEV-3: after a power cut each sequential zone holds a prefix of its writes: its write pointer never lies past a
 ///   block that was not written (the block's bytes may yet be torn or rotten).
+/// - ZD-DEV-4: a flush that fails takes the device with it: it fails with [`Gone`](crate::DeviceErrorKind::Gone), and so does every
+///   later command.
 pub trait ZonedDevice {
     /// The shape and limits.
     fn geometry(&self) -> &Geometry;
@@ -48,6 +50,6 @@ pub trait ZonedDevice {
     /// Opens, closes, finishes or resets `zone`.
     fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()>;
 
-    /// Makes every completed command durable.
+    /// Makes every completed command durable. If it fails, some of them are lost, and so is the device (ZD-DEV-4).
     fn flush(&self) -> DeviceFuture<'_, ()>;
 }

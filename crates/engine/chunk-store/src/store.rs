@@ -53,8 +53,7 @@ impl Engine {
             self.drained(handle).await;
         }
         let result = if self.state.borrow().stopped.is_none() { self.last_checkpoint().await } else { Ok(()) };
-        self.state.borrow_mut().stopped.get_or_insert_with(|| "it was closed".to_owned());
-        self.fail_all("it was closed");
+        self.stop("it was closed");
         self.log.give_up_waiting();
         self.drive.gate.shut().await;
         self.closed.set(true);

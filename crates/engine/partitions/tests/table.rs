@@ -129,7 +129,7 @@ fn cut(seed: u64) -> usize {
         device.on_command(move |command, device| {
             let mut random = drawn.borrow_mut();
             let survival = if random.chance(0.5) { Survival::AnySubset } else { Survival::Prefix };
-            let survival = shingle_sim::lives::survival(device.geometry(), survival);
+            let survival = survival.on(device.geometry());
             let image = device.crash_image_with(random.number(), survival);
             kept.borrow_mut().push((command.number, image, seen.borrow().clone()));
         });

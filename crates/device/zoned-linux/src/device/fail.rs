@@ -153,11 +153,10 @@ impl Shared {
     /// A flush failed: unflushed data may be lost, and a second flush would not say so. So none is tried, nor anything
     /// else (ZL-KD-5).
     pub(super) fn flush_failed(&self, error: io::Error) -> DeviceError {
-        let kind = if self.lost(&error) { DeviceErrorKind::Gone } else { DeviceErrorKind::System(error) };
         if !self.gone.replace(true) {
-            tracing::error!("a flush failed: the drive is given up until it is opened again");
+            tracing::error!(%error, "a flush failed: the drive is given up until it is opened again");
         }
-        self.error(kind, Lba(0))
+        self.error(DeviceErrorKind::Gone, Lba(0))
     }
 
     /// Asks the drive for zones of a range that a failed command left in doubt.

@@ -19,7 +19,7 @@
 //!   flush. Of the rest, the table may be older or newer than the bytes; engines find out by their records' checksums.
 //!   (`any_mix_of_table_entries_since_the_last_flush_is_a_drive`)
 //! - ZD-FD-3: the space of a reset zone goes back to the file system.
-//! - ZD-FD-4: after a failed flush every command is answered with `Gone`: the system may have dropped unwritten pages, and
+//! - ZD-FD-4: a failed flush and every command after it are answered with `Gone`: the system may have dropped unwritten pages, and
 //!   would not say so again. One flush runs at a time, as it would say so to one of several only. (`after_a_failed_flush_the_drive_is_gone`,
 //!   `a_flush_beside_one_that_fails_does_not_succeed`)
 
@@ -289,9 +289,9 @@ impl ZonedDevice for FileDevice {
             self.shared.begin(Lba(0))?;
             let shared = self.shared.clone();
             let task = self.shared.runtime.spawn(async move {
-                shared.sync().await.map_err(|error| match error.kind() {
-                    std::io::ErrorKind::NotConnected => DeviceError::new(DeviceErrorKind::Gone, Lba(0), None),
-                    _ => DeviceError::new(DeviceErrorKind::System(error), Lba(0), None),
+                shared.sync().await.map_err(|error| {
+                    tracing::error!(%error, "a flush failed: the drive is given up until it is opened again");
+                    DeviceError::new(DeviceErrorKind::Gone, Lba(0), None)
                 })
             });
             self.shared.end(Lba(0), task).await

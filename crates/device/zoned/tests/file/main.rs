@@ -89,7 +89,7 @@ fn after_a_failed_flush_the_drive_is_gone() {
     cases::create(&path, &cases::geometry());
     real::run(|runtime| async move {
         let device = FileDevice::open_with(&path, &runtime, |_| Some(Box::new(Failing))).unwrap();
-        assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::System(_)));
+        assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
         assert!(matches!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone));
         let error = device.append(ZoneId(2), vec![cases::blocks(1, 1)]).await.unwrap_err();
         assert!(matches!(error.kind, DeviceErrorKind::Gone));
@@ -128,7 +128,7 @@ fn a_flush_beside_one_that_fails_does_not_succeed() {
         let io = FailingOnce(Cell::new(0), runtime.clone());
         let device = FileDevice::open_with(&path, &runtime, |_| Some(Box::new(io))).unwrap();
         let (one, other) = futures_util::future::join(device.flush(), device.flush()).await;
-        assert!(matches!(one.unwrap_err().kind, DeviceErrorKind::System(_)));
+        assert!(matches!(one.unwrap_err().kind, DeviceErrorKind::Gone));
         assert!(matches!(other.unwrap_err().kind, DeviceErrorKind::Gone));
     })
     .unwrap();

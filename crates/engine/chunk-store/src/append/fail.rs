@@ -8,9 +8,10 @@ use crate::index::Handle;
 use crate::state::StoreState;
 
 impl Engine {
-    /// Fails every append that waits; used when the store stops.
-    pub(crate) fn fail_all(self: &Rc<Self>, why: &str) {
+    /// Stops the store, and fails every append that waits.
+    pub(crate) fn stop(self: &Rc<Self>, why: &str) {
         let mut state = self.state.borrow_mut();
+        state.stopped.get_or_insert_with(|| why.to_owned());
         self.unland_all(&mut state);
         let handles: Vec<Handle> = state.open.keys().copied().collect();
         for handle in handles {

@@ -49,8 +49,7 @@ impl Engine {
         // A log that failed takes no journal entry any more: nothing that the store would do next could be acknowledged.
         let failed = |error| {
             let why = format!("the checkpoint could not be written: {error}");
-            self.state.borrow_mut().stopped.get_or_insert(why.clone());
-            self.fail_all(&why);
+            self.stop(&why);
             Error::new(ErrorKind::Device, why).caused_by(error)
         };
         let mut writer = self.log.begin_checkpoint().await.map_err(failed)?;

@@ -26,8 +26,7 @@ impl Engine {
                 return Ok(());
             };
             let why = format!("the journal could not be written: {error}");
-            engine.state.borrow_mut().stopped.get_or_insert(why.clone());
-            engine.fail_all(&why);
+            engine.stop(&why);
             Err(Error::new(ErrorKind::Stopped, format!("the chunk store has stopped: {why}")).caused_by(error))
         }
     }

@@ -248,7 +248,7 @@ impl Engine {
         }
         drop(state);
         if gone {
-            self.fail_all(&error.to_string());
+            self.stop(&error.to_string());
         }
     }
 

@@ -224,6 +224,9 @@ impl Engine {
             return;
         }
         if let Err(error) = self.give_up(zone).await {
+            if matches!(error.kind, DeviceErrorKind::Gone) {
+                return self.stop(&error.to_string());
+            }
             tracing::warn!(zone = zone.0, %error, "a closed zone stays open on the drive; it is tried again");
             let engine = self.clone();
             self.rt.spawn_detached(async move {

@@ -47,7 +47,7 @@ pub(crate) async fn open(rt: &Runtime, device: &SimDevice) -> StoreResult<(Volum
 /// Losses of a power cut that a drive of this shape can have.
 pub(crate) fn survival(random: &mut Random, geometry: &Geometry) -> Survival {
     let drawn = if random.chance(0.5) { Survival::AnySubset } else { Survival::Prefix };
-    shingle_sim::lives::survival(geometry, drawn)
+    drawn.on(geometry)
 }
 
 /// A mix of calls that a small volume can take.

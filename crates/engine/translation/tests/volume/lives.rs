@@ -28,7 +28,7 @@ fn chain(seed: u64, most: Harm) {
         let (given, seen, mut drawn) = (life.clone(), shadow.clone(), Random::new(random.number()));
         medium = Sim::new(seed * 100 + number).run(move |rt| async move {
             let device = given.begin(&rt, medium);
-            let over = || device.counts().commands > given.last_command;
+            let over = || device.is_gone();
             let judge = |error: &StoreError| match error.kind {
                 _ if over() => Verdict::Over,
                 StoreErrorKind::Device | StoreErrorKind::Corrupt if harm > Harm::None => Verdict::Explained,

@@ -70,5 +70,5 @@ pub(crate) fn bytes(text: &str) -> Vec<Bytes> {
 /// Losses of a power cut that a drive of this shape can have.
 pub(crate) fn survival(random: &mut Random, geometry: &Geometry) -> Survival {
     let drawn = if random.chance(0.5) { Survival::AnySubset } else { Survival::Prefix };
-    shingle_sim::lives::survival(geometry, drawn)
+    drawn.on(geometry)
 }

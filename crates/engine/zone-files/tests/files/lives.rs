@@ -40,7 +40,7 @@ fn chain(seed: u64, most: Harm) {
         let (given, seen, drawn) = (life.clone(), worlds.clone(), Random::new(random.number()));
         (medium, worlds) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let device = given.begin(&rt, medium);
-            let over = || device.counts().commands > given.last_command;
+            let over = || device.is_gone();
             let judge = |error: &FilesError| match error.kind {
                 _ if over() => Verdict::Over,
                 FilesErrorKind::Device | FilesErrorKind::Corrupt if harm > Harm::None => Verdict::Explained,

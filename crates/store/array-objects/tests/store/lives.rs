@@ -226,7 +226,8 @@ fn chain(seed: u64) {
 
 #[test]
 fn what_was_acknowledged_is_there_through_chains_of_lives() {
-    for seed in seeds(100) {
+    // In 164 a drive lost a flush of the opening, which failed then.
+    for seed in seeds(100).chain([164]) {
         chain(seed);
     }
 }

@@ -37,7 +37,7 @@ fn life(seed: u64, before: Left, steps: usize, every: u64) -> (Vec<(u64, Left)>,
                 }
                 let mut random = Random::new(seed ^ number << 8);
                 let drawn = if random.chance(0.5) { Survival::AnySubset } else { Survival::Prefix };
-                let survival = shingle_sim::lives::survival(device.geometry(), drawn);
+                let survival = drawn.on(device.geometry());
                 let medium = device.crash_image_with(random.number(), survival);
                 let clients = clients.borrow().iter().map(Client::fork).collect();
                 cuts.borrow_mut().push((number, Left { medium, clients }));

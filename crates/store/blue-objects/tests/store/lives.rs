@@ -8,7 +8,7 @@ use shingle_blue_objects::{BlueEngine, Options};
 use shingle_blue_store::{CollectionId, CollectionInfo, Compression, ObjectId, Store, Transaction};
 use shingle_runtime::memory::Memory;
 use shingle_sim::clients::{bytes_of, commit, get, put};
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, Trigger, seeds};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_store_api::{CompletedPart, ListRequest, ObjectStore, StoreErrorKind};
 
 use crate::scene::{assert_no_leftovers, blue_options, formatted, geometry, open, open_with, options, powered};
@@ -201,8 +201,7 @@ fn a_store_that_stopped_ends_its_owner() {
             // Somebody who still asks is told, and the owner ends without being told to.
             let _ = put(&at.client, "b", "m", &bytes_of(3, 20_000), commit("e")).await;
             assert!(at.engine.closed().await.is_err(), "seed {seed}");
-            device.set_faults(Faults::default());
-            let at = open(&rt, &device).await.unwrap();
+            let at = open(&rt, &SimDevice::resume(&rt, device.kill())).await.unwrap();
             assert_eq!(get(&at.client, "b", "k").await.unwrap(), bytes_of(1, 20_000), "seed {seed}");
             assert_no_leftovers(&rt, &at, &format!("seed {seed}")).await;
         });

@@ -71,5 +71,5 @@ pub(crate) async fn fresh(rt: &Runtime) -> (SimDevice, Store, CollectionId) {
 /// Losses of a power cut that a drive of this shape can have.
 pub(crate) fn survival(random: &mut Random, geometry: &Geometry) -> Survival {
     let drawn = if random.chance(0.5) { Survival::AnySubset } else { Survival::Prefix };
-    shingle_sim::lives::survival(geometry, drawn)
+    drawn.on(geometry)
 }

@@ -163,7 +163,7 @@ fn cut_at_every_command() {
             device.on_command(move |_, device| {
                 let mut random = drawn.borrow_mut();
                 let survival = if random.chance(0.5) { Survival::AnySubset } else { Survival::Prefix };
-                let survival = shingle_sim::lives::survival(device.geometry(), survival);
+                let survival = survival.on(device.geometry());
                 kept.borrow_mut().push((device.crash_image_with(random.number(), survival), seen.borrow().clone()));
             });
             let kv = open(&rt, &device).await.unwrap();
@@ -186,8 +186,7 @@ fn cut_at_every_command() {
                 // It goes on from there, and a second opening finds that, too.
                 let history = Rc::new(RefCell::new(before));
                 run(&rt, &kv, &history, &mut Random::new(seed ^ number as u64), 10).await;
-                let image =
-                    again.crash_image_with(seed, shingle_sim::lives::survival(again.geometry(), Survival::Prefix));
+                let image = again.crash_image_with(seed, Survival::Prefix.on(again.geometry()));
                 let kv =
                     open(&rt, &SimDevice::new(&rt, &image)).await.unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert_eq!(Some(&all(&kv).await), history.borrow().states.last(), "{context}, again");

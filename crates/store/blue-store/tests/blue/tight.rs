@@ -104,7 +104,7 @@ fn cuts_on_a_full_drive_lose_nothing_and_refuse_no_opening() {
             device.on_command(move |_, device| {
                 step.set(step.get() + 1);
                 if step.get().is_multiple_of(19) {
-                    let survival = shingle_sim::lives::survival(device.geometry(), Survival::AnySubset);
+                    let survival = Survival::AnySubset.on(device.geometry());
                     kept.borrow_mut().push(device.crash_image_with(step.get(), survival));
                 }
             });

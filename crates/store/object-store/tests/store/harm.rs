@@ -18,7 +18,7 @@ use shingle_chunk_store::{ChunkClient, ChunkStore};
 use shingle_object_store::{Drive, Index, MemoryIndex, ObjectEngine, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::clients::{BUCKET, bytes_of, commit, get, put};
-use shingle_sim::lives::{Harm, Life, survival, wear};
+use shingle_sim::lives::{Harm, Life, wear};
 use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::{ObjectStore, StoreError, StoreErrorKind, StoreResult};
 use shingle_zoned::{ZoneState, ZonedDevice};
@@ -316,7 +316,7 @@ fn chain(seed: u64) -> (u64, u64) {
                 true => device.kill(),
                 false => {
                     let drawn = if cut.is_multiple_of(4) { Survival::Prefix } else { Survival::AnySubset };
-                    Medium::from(&device.crash_image_with(cut, survival(device.geometry(), drawn)))
+                    Medium::from(&device.crash_image_with(cut, drawn.on(device.geometry())))
                 }
             };
             (devices.iter().map(leave).collect::<Vec<_>>(), moved.fork(), known)

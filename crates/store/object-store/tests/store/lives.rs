@@ -6,8 +6,8 @@ use futures_util::future::{Either, select};
 use shingle_object_store::{Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
 use shingle_sim::clients::BUCKET;
-use shingle_sim::lives::{Harm, Life, survival};
-use shingle_sim::{Crowd, Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_sim::lives::{Harm, Life};
+use shingle_sim::{Crowd, Fault, Medium, Random, Sim, SimDevice, Survival, seeds};
 use shingle_store_api::ObjectStore;
 use shingle_zoned::ZonedDevice;
 
@@ -69,6 +69,8 @@ fn chain(seed: u64, fate: Fate) {
     for number in 0..5 {
         let drawn: Vec<Life> = (0..media.len())
             .map(|_| Life::draw_up_to(Harm::None, &mut random, &data, geometry.zone_count, 1))
+            // Clients notice a drive that is gone. `harm.rs` has them.
+            .map(|life| Life { faults: life.faults.clone().without(Fault::FlushLost), ..life })
             .collect();
         let killed = random.chance(0.4);
         let last = Duration::from_micros(random.below(500_000));
@@ -91,7 +93,7 @@ fn chain(seed: u64, fate: Fate) {
                 true => device.kill(),
                 false => {
                     let drawn = if drawn_cut.is_multiple_of(4) { Survival::Prefix } else { Survival::AnySubset };
-                    Medium::from(&device.crash_image_with(drawn_cut, survival(device.geometry(), drawn)))
+                    Medium::from(&device.crash_image_with(drawn_cut, drawn.on(device.geometry())))
                 }
             };
             (devices.iter().map(leave).collect(), moved.fork())

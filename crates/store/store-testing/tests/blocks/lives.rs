@@ -120,7 +120,7 @@ fn chain(seed: u64, broken: bool) -> Result<Vec<Met>, String> {
         let (given, seen, drawn) = (life.clone(), shadow.clone(), Random::new(random.number()));
         let lived = Sim::new(seed * 100 + number).run(move |rt| async move {
             let device = given.begin(&rt, medium);
-            let over = || device.counts().commands > given.last_command;
+            let over = || device.is_gone();
             let judge = |error: &StoreError| match error.kind {
                 _ if over() => Verdict::Over,
                 // A raw drive hides no failure.
