@@ -17,6 +17,8 @@
 //!   count.
 //! - AS-SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has
 //!   every set that changed since the base was begun, so together they are of one moment.
+//! - AS-SB-6: generations grow along a zone; a record that is older than one before it is of a former life of the zone, and
+//!   tells nothing.
 
 mod chain;
 mod keeper;
