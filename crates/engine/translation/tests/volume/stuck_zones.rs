@@ -3,23 +3,30 @@
 use std::time::Duration;
 
 use shingle_base::{Blocks, ZoneId};
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, Trigger, seeds};
+use shingle_runtime::Runtime;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
 use shingle_store_api::BlockStore;
-use shingle_translation::ZoneUse;
+use shingle_translation::{Volume, ZoneUse};
 use shingle_zoned::{Geometry, ZonedDevice};
 
 use crate::common::{largest, put};
+
+/// A volume of which each sector was written, on its drive, and the number of its sectors.
+async fn filled(rt: &Runtime) -> (SimDevice, Volume, u64) {
+    let (device, volume) = largest(rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
+    let sectors = volume.size_bytes() / 4096;
+    for lba in 0..sectors {
+        put(&volume, lba, 1, 1).await.expect("it is filled");
+    }
+    (device, volume, sectors)
+}
 
 #[test]
 fn zones_that_can_be_read_again_give_room_again() {
     for seed in seeds(4) {
         Sim::new(seed).run(move |rt| async move {
             let mut random = Random::new(seed);
-            let (device, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
-            let sectors = volume.size_bytes() / 4096;
-            for lba in 0..sectors {
-                put(&volume, lba, 1, 1).await.expect("it is filled");
-            }
+            let (device, volume, sectors) = filled(&rt).await;
             let zones = volume.data_zones();
             for zone in zones.start..zones.start + 20 {
                 device.medium().fail_reads(device.geometry().start_of(ZoneId(zone)), Blocks(64), None);
@@ -45,11 +52,7 @@ fn zones_that_can_be_read_again_give_room_again() {
 #[test]
 fn zones_that_cannot_be_read_are_tried_seldom() {
     Sim::new(1).run(|rt| async move {
-        let (device, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
-        let sectors = volume.size_bytes() / 4096;
-        for lba in 0..sectors {
-            put(&volume, lba, 1, 1).await.expect("it is filled");
-        }
+        let (device, volume, sectors) = filled(&rt).await;
         let zones = volume.data_zones();
         device.medium().fail_reads(
             device.geometry().start_of(ZoneId(zones.start)),
@@ -74,11 +77,7 @@ fn resets_that_fail_for_a_while_cost_no_zone() {
     for seed in seeds(4) {
         Sim::new(seed).run(move |rt| async move {
             let mut random = Random::new(seed);
-            let (device, volume) = largest(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
-            let sectors = volume.size_bytes() / 4096;
-            for lba in 0..sectors {
-                put(&volume, lba, 1, 1).await.expect("it is filled");
-            }
+            let (device, volume, sectors) = filled(&rt).await;
             let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::CommandError };
             let others = (0..volume.data_zones().start).map(ZoneId);
             device.set_faults(Faults::new([rule]).sparing(others));

@@ -102,6 +102,7 @@ fn faults_that_a_store_hides() {
 #[test]
 fn chains_that_once_failed() {
     chain(126, Harm::None);
+    chain(446, Harm::None);
     chain(86, Harm::Lasting);
 }
 
