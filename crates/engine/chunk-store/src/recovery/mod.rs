@@ -433,7 +433,8 @@ async fn scan(
 ) -> Result<Vec<FoundZone>> {
     let mut found = Vec::with_capacity(layout.data_zones.len());
     let infos = data_zones(context.dev, layout).await?.into_iter().flatten();
-    let mut scans = stream::iter(infos).map(|info| context.zone(info)).buffered(context.depth as usize);
+    let at_once = context.depth.min(scan::SCANS_MAX);
+    let mut scans = stream::iter(infos).map(|info| context.zone(info)).buffered(at_once as usize);
     while let Some(scan) = scans.next().await {
         let scan = scan.map_err(read_error)?;
         rt.worked(Work::Record, scan.records());

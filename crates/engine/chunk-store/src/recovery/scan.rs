@@ -101,6 +101,10 @@ pub(crate) struct ScanContext<'a> {
 /// Blocks read at once where several zones are read, so that a visit is worth its seek: most tails are no longer.
 const WINDOW: u32 = 1024;
 
+/// Zones scanned at once, at most. Each holds two windows: 32 MiB a drive, where all drives of a server open at once. More are
+/// no faster: windows of so many blocks keep the drive busy.
+pub(crate) const SCANS_MAX: u32 = 4;
+
 /// Findings of a scan of one zone.
 pub(crate) struct ZoneScan {
     found: FoundZone,

@@ -4,5 +4,6 @@
 mod common;
 mod damage;
 mod lives;
+mod memory;
 mod openings;
 mod unreadable;
