@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from shingle import BINARY, TARGET, shingle
 
 #: Files on the build's file system have direct access; those in memory may not.
@@ -40,6 +42,29 @@ def test_a_modelled_drive_is_told_with_its_meaning_profile_and_figures(tmp_path)
 def test_a_conventional_drive_and_an_ssd_are_not_called_shingled():
     assert answers(looked("model:st4000nc001"))["type"].startswith("conventional")
     assert answers(looked("model:ssd-3840"))["type"] is None
+
+
+def test_a_loop_device_is_never_called_shingled():
+    if os.geteuid() != 0 or subprocess.run(["losetup", "--find"], capture_output=True).returncode != 0:
+        pytest.skip("this machine has no loop devices for us")
+    file = PLACE / f"skylight-loop-{os.getpid()}.img"
+    file.write_bytes(b"")
+    os.truncate(file, 1 << 30)
+    device = None
+    try:
+        made = subprocess.run(["losetup", "--find", "--show", file], capture_output=True, text=True)
+        if made.returncode != 0:
+            pytest.skip(f"no loop device: {made.stderr}")
+        device = made.stdout.strip()
+        found = looked(device)
+        assert not found["writable"] and answers(found)["type"] is None, found["report"]
+        found = looked(device, "--destroy", device)
+        kind = answers(found)["type"]
+        assert found["writable"] and (kind is None or kind.startswith("conventional")), found["report"]
+    finally:
+        if device is not None:
+            subprocess.run(["losetup", "--detach", device], check=True)
+        file.unlink(missing_ok=True)
 
 
 def test_a_file_is_never_called_shingled_and_is_written_only_if_it_is_named():

@@ -98,20 +98,65 @@ pub struct Objects {
     sizes: Sizes,
     zeros: Bytes,
     random: RefCell<Random>,
-    /// Numbers and sizes of live objects.
-    live: RefCell<Vec<(u64, u64)>>,
+    live: RefCell<Live>,
     /// Their bytes, and those of objects being written.
     live_bytes: Cell<u64>,
     next: Cell<u64>,
     put_bytes: Cell<u64>,
     /// Writers announce the length of an object.
     tells_length: Cell<bool>,
+    /// `None`: all objects are as likely to be deleted next.
+    skew: Cell<Option<Skew>>,
     /// Bytes written between two snapshots of the index.
     snapshot_every: u64,
     snapshot_at: Cell<u64>,
     /// Calls of writers.
     waits: RefCell<Times>,
     failed: RefCell<Option<LabError>>,
+}
+
+/// Deletions that some of the objects get more of than others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// Share of the living objects that die young.
+    pub objects_percent: u64,
+    /// Share of the deletions that meet one of these.
+    pub deletions_percent: u64,
+}
+
+/// Numbers and sizes of live objects.
+#[derive(Default)]
+struct Live {
+    /// Those that die young; none without a skew.
+    hot: Vec<(u64, u64)>,
+    old: Vec<(u64, u64)>,
+}
+
+impl Live {
+    fn len(&self) -> usize {
+        self.hot.len() + self.old.len()
+    }
+
+    fn get(&self, at: usize) -> Option<(u64, u64)> {
+        self.hot.iter().chain(&self.old).nth(at).copied()
+    }
+
+    /// Adds an object: a hot one as long as these have less than their share.
+    fn push(&mut self, object: (u64, u64), skew: Option<Skew>) {
+        let few = |skew: Skew| (self.hot.len() as u64) * 100 < skew.objects_percent * self.len() as u64;
+        if skew.is_some_and(few) { self.hot.push(object) } else { self.old.push(object) }
+    }
+
+    /// Takes the object that is deleted next.
+    fn take(&mut self, random: &mut Random, skew: Option<Skew>) -> Option<(u64, u64)> {
+        let hot = skew.is_some_and(|skew| random.below(100) < skew.deletions_percent);
+        let from = if (hot || self.old.is_empty()) && !self.hot.is_empty() { &mut self.hot } else { &mut self.old };
+        if from.is_empty() {
+            return None;
+        }
+        let at = random.below(from.len() as u64) as usize;
+        Some(from.swap_remove(at))
+    }
 }
 
 /// When writers stop.
@@ -137,6 +182,7 @@ impl Objects {
             next: Cell::default(),
             put_bytes: Cell::default(),
             tells_length: Cell::new(true),
+            skew: Cell::default(),
             snapshot_every,
             snapshot_at: Cell::new(snapshot_every),
             waits: RefCell::default(),
@@ -147,6 +193,16 @@ impl Objects {
     /// Writers do not announce the length of an object from now on.
     pub fn keep_lengths_back(&self) {
         self.tells_length.set(false);
+    }
+
+    /// Some objects die younger than others from now on; who writes them does not say which.
+    pub fn skew_deletions(&self, skew: Skew) {
+        self.skew.set(Some(skew));
+        let mut live = self.live.borrow_mut();
+        for object in std::mem::take(&mut live.old) {
+            let hot = self.random.borrow_mut().below(100) < skew.objects_percent;
+            if hot { live.hot.push(object) } else { live.old.push(object) }
+        }
     }
 
     /// Bytes of objects that were written so far.
@@ -215,18 +271,15 @@ impl Objects {
         let number = self.next.get();
         self.next.set(number + 1);
         self.put(number, size, self.rt.now()).await?;
-        self.live.borrow_mut().push((number, size));
+        self.live.borrow_mut().push((number, size), self.skew.get());
         Ok(())
     }
 
     async fn delete_one(&self) -> Result<bool, LabError> {
         let (number, size) = {
-            let mut live = self.live.borrow_mut();
-            if live.is_empty() {
-                return Ok(false);
-            }
-            let at = self.random.borrow_mut().below(live.len() as u64) as usize;
-            live.swap_remove(at)
+            let taken = self.live.borrow_mut().take(&mut self.random.borrow_mut(), self.skew.get());
+            let Some(taken) = taken else { return Ok(false) };
+            taken
         };
         self.live_bytes.set(self.live_bytes.get() - size);
         self.store.delete(name(number)).await.map_err(lab_error)
@@ -276,7 +329,7 @@ impl Objects {
             let number = self.next.get();
             self.next.set(number + 1);
             self.put(number, SMALL, due).await?;
-            self.live.borrow_mut().push((number, SMALL));
+            self.live.borrow_mut().push((number, SMALL), None);
             self.live_bytes.set(self.live_bytes.get() + SMALL);
             due = self.rt.now() + pace;
             self.rt.sleep(pace).await;
@@ -336,7 +389,7 @@ impl Objects {
         let (number, size) = {
             let live = self.live.borrow();
             let at = self.random.borrow_mut().below(live.len().max(1) as u64) as usize;
-            live.get(at).copied().ok_or_else(|| LabError("there is nothing to read".to_owned()))?
+            live.get(at).ok_or_else(|| LabError("there is nothing to read".to_owned()))?
         };
         let reader = self.store.open_object(name(number)).map_err(lab_error)?;
         let counted = |now: Instant| (from..to).contains(&now);
@@ -397,6 +450,26 @@ mod tests {
         let around = |at: u64| share(at * 7 / 10, at * 14 / 10);
         assert!(around(128) > around(32) && around(128) > around(512));
         assert!(share(1024, 10_240) > 0.01, "there are large ones");
+    }
+
+    #[test]
+    fn a_skew_deletes_some_objects_four_times_as_often_and_keeps_their_share() {
+        let mut random = Random::new(1);
+        let skew = Some(Skew { objects_percent: 20, deletions_percent: 80 });
+        let mut live = Live::default();
+        (0..1000).for_each(|number| live.push((number, 1), skew));
+        let mut hot_deleted = 0;
+        for number in 1000..11_000 {
+            let hot = live.hot.len();
+            live.take(&mut random, skew).unwrap();
+            hot_deleted += hot - live.hot.len();
+            live.push((number, 1), skew);
+        }
+        assert!((190..=201).contains(&live.hot.len()), "{}", live.hot.len());
+        assert!((7_800..8_200).contains(&hot_deleted), "{hot_deleted} of 10000");
+        let mut even = Live::default();
+        (0..10).for_each(|number| even.push((number, 1), None));
+        assert!(even.hot.is_empty() && even.take(&mut random, None).is_some());
     }
 
     #[test]

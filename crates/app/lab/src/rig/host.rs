@@ -69,8 +69,10 @@ pub struct HostDevice {
     runtimes: Option<Runtimes>,
     /// Calls that wait for the program's thread to get to them, in order.
     issuing: Mutex<()>,
-    /// Blocks of all writes so far.
+    /// Blocks of all writes so far, and those that the drive pads in zones that are finished.
     written: Cell<u64>,
+    /// Blocks of each zone that were written since it was last reset.
+    filled: RefCell<BTreeMap<ZoneId, u64>>,
 }
 
 impl HostDevice {
@@ -87,16 +89,35 @@ impl HostDevice {
 
     fn with(host: Host, device: Rc<dyn ZonedDevice>, runtimes: Option<Runtimes>) -> Self {
         let (locks, issuing, written) = (RefCell::default(), Mutex::default(), Cell::new(0));
-        Self { host, device, locks, queue: host.permits(), runtimes, issuing, written }
+        Self { host, device, locks, queue: host.permits(), runtimes, issuing, written, filled: RefCell::default() }
     }
 
-    /// Blocks that were written to the drive.
+    /// Blocks that were written to the drive, and those with which an SSD pads zones that are finished early (exactly, if all zones
+    /// were empty when this host began).
     pub fn written_blocks(&self) -> u64 {
         self.written.get()
     }
 
-    fn count(&self, data: &[Bytes]) {
-        self.written.set(self.written.get() + bytes_of(data) / BLOCK_SIZE as u64);
+    fn count(&self, zone: ZoneId, data: &[Bytes]) {
+        let blocks = bytes_of(data) / BLOCK_SIZE as u64;
+        self.written.set(self.written.get() + blocks);
+        *self.filled.borrow_mut().entry(zone).or_default() += blocks;
+    }
+
+    fn count_managed(&self, zone: ZoneId, op: ZoneOp) {
+        let mut filled = self.filled.borrow_mut();
+        match op {
+            ZoneOp::Reset => {
+                filled.remove(&zone);
+            }
+            // An SSD pads a zone that it finishes, and only SSDs limit active zones; a disk writes nothing.
+            ZoneOp::Finish if self.geometry().active_zones_max.is_some() => {
+                let capacity = self.geometry().zone_capacity.0;
+                let before = filled.insert(zone, capacity).unwrap_or(0);
+                self.written.set(self.written.get() + capacity.saturating_sub(before));
+            }
+            ZoneOp::Open | ZoneOp::Close | ZoneOp::Finish => {}
+        }
     }
 
     /// The program gets here, having worked on so many bytes.
@@ -211,7 +232,7 @@ impl ZonedDevice for HostDevice {
 
     fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
-            self.count(&data);
+            self.count(self.geometry().zone_of(at).unwrap_or_default(), &data);
             self.issued(bytes_of(&data)).await;
             self.write_cut(at, data).await
         })
@@ -219,7 +240,7 @@ impl ZonedDevice for HostDevice {
 
     fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
         Box::pin(async move {
-            self.count(&data);
+            self.count(zone, &data);
             self.issued(bytes_of(&data)).await;
             let _place = self.place().await;
             self.device.append(zone, data).await
@@ -228,6 +249,7 @@ impl ZonedDevice for HostDevice {
 
     fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
+            self.count_managed(zone, op);
             self.issued(0).await;
             let _place = self.place().await;
             self.device.manage(zone, op).await
@@ -291,6 +313,26 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_zone_that_an_ssd_finishes_early_counts_as_written_to_its_end() {
+        Sim::new(1).run(|rt| async move {
+            let drive = LabDrive::new("zns-1tb").unwrap().first_zones(20);
+            let (zone, capacity) = (ZoneId(9), drive.geometry().zone_capacity.0);
+            let device = HostDevice::new(Host::linux_6_10(), drive.device(&rt, drive.blank()));
+            let data = || vec![AlignedBuf::zeroed(Blocks(256)).freeze()];
+            device.write(drive.geometry().start_of(zone), data()).await.unwrap();
+            device.manage(zone, ZoneOp::Close).await.unwrap();
+            assert_eq!(device.written_blocks(), 256);
+            for _ in 0..2 {
+                device.manage(zone, ZoneOp::Finish).await.unwrap();
+                assert_eq!(device.written_blocks(), capacity, "once");
+            }
+            device.manage(zone, ZoneOp::Reset).await.unwrap();
+            device.write(drive.geometry().start_of(zone), data()).await.unwrap();
+            assert_eq!(device.written_blocks(), capacity + 256);
+        });
     }
 
     #[test]

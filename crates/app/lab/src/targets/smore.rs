@@ -69,6 +69,18 @@ pub(super) const TARGETS: &[Target] = &[
         ),
     },
     Target {
+        place: "SMORE, section V-E",
+        result: "The paper deletes at random alone",
+        goal: Some("where deletion is skewed, better than greedy cleaning in theory without a skew"),
+        judged: FromStandard(
+            "smore-wa",
+            &[
+                "write amplification without parity, 16 MB, 20 % of the objects with 80 % of the deletions, 80 % full",
+                "write amplification without parity, 64 MB, 20 % of the objects with 80 % of the deletions, 80 % full",
+            ],
+        ),
+    },
+    Target {
         place: "SMORE, section V-F, Figure 7",
         result: "Nothing changes while a snapshot is taken",
         goal: Some("no pause of a writer over 10 ms at 50 TB"),

