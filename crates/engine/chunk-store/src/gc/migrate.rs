@@ -1,12 +1,11 @@
-//! Emptying one zone: read what lives in the order it lies, write it in the same order, swap the index.
+//! Emptying one zone: read what lives in the order it lies, write it in the same order, [swap](super::swap) the index.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_base::{Blocks, ZoneId};
 use shingle_record::{RecordPlace, SlicePlan};
 
 use crate::drive::payload::Home;
@@ -14,9 +13,8 @@ use crate::drive::{HOST_FULL, host_full};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Destination;
-use crate::index::Handle;
+use crate::gc::swap::{Copied, Live};
 use crate::index::Located;
-use crate::journal::groups_bytes;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 use crate::zones::leases::Holder;
@@ -30,25 +28,10 @@ const GAP_BLOCKS: u32 = 64;
 /// Reads of a victim that may fail before it is given up (CS-GC-7): a disk tries each for seconds.
 pub(crate) const FAILED_READS_MAX: u32 = 32;
 
-/// A live record of the victim.
-#[derive(Clone, Copy)]
-struct Live {
-    handle: Handle,
-    birth: u64,
-    id: ChunkId,
-    record: Located,
-}
-
 /// A record's data, on its way.
 struct Moving {
     live: Live,
     data: Bytes,
-}
-
-/// A record and its durable copy.
-struct Copied {
-    live: Live,
-    copy: Located,
 }
 
 /// Records ready to be written.
@@ -74,7 +57,10 @@ impl Engine {
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
         // Copied records count, even if the rest failed.
         let swapped = match self.drive.flush.flush().await.map_err(Arc::new) {
-            Ok(()) => self.swap(victim, &copies),
+            Ok(()) => {
+                let doubtful = self.doubtful_destinations(stream, &copies).await;
+                self.swap(victim, &copies, &doubtful)
+            }
             Err(error) => Err(self.write_error(&error)),
         };
         self.release_index_room();
@@ -329,79 +315,6 @@ impl Engine {
         state.zones.note_garbage(destination.zone);
         state.leases.end(destination.zone);
         self.wakes.keeper.notify_one();
-    }
-
-    /// Lets the index point at the copies (CS-GC-1) and the destinations count as indexed (CS-GC-3). A chunk whose groups would take more
-    /// than is left of the reservation stays where it is (CS-ROOM-4): writes and reads that failed have split it. So does a record whose
-    /// copy is lost already (CS-GC-8).
-    ///
-    /// # Errors
-    /// `Device` if there were such records: the victim is worth another try.
-    fn swap(&self, victim: ZoneId, copies: &[Copied]) -> Result<()> {
-        debug_assert!(
-            copies.iter().all(|Copied { copy, .. }| self.state.borrow().zones.get(copy.zone).indexed_to <= copy.block),
-            "CS-GC-3: a recovery would pass over copies that were not swapped in"
-        );
-        let mut state = self.state.borrow_mut();
-        let offline = |copied: &&Copied| state.zones.get(copied.copy.zone).status == ZoneStatus::Offline;
-        let (lost, mut copies): (Vec<&Copied>, Vec<&Copied>) = copies.iter().partition(offline);
-        copies.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
-        let mut gone = Vec::new();
-        let mut left = self.reserved_index_room();
-        for of_chunk in copies.chunk_by(|left, right| left.live.handle == right.live.handle) {
-            let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
-            let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
-            let Some(chunk) = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth) else { continue };
-            let new = chunk.groups.moved(victim, &moved);
-            let growth = groups_bytes(&new).saturating_sub(groups_bytes(&chunk.groups));
-            let Some(rest) = left.checked_sub(growth) else {
-                tracing::warn!(zone = victim.0, chunk = %chunk.id, "GC leaves a chunk where it is: the index has no room for its parts");
-                continue;
-            };
-            left = rest;
-            self.note_replaced(&chunk.groups, &new);
-            let old = std::mem::replace(&mut chunk.groups, new.clone());
-            let mut changes: BTreeMap<ZoneId, i64> = BTreeMap::new();
-            for group in old.iter() {
-                *changes.entry(group.zone).or_default() -= 1;
-                state.zones.remove_live(group.zone, group.blocks());
-            }
-            for group in new.iter() {
-                *changes.entry(group.zone).or_default() += 1;
-                state.zones.add_live(group.zone, group.blocks());
-            }
-            for (zone, change) in changes {
-                (0..change).for_each(|_| state.zones.add_group(zone, handle));
-                let lost = std::iter::repeat_n(handle, change.min(0).unsigned_abs() as usize);
-                if zone == victim {
-                    gone.extend(lost);
-                } else {
-                    lost.for_each(|handle| state.zones.remove_group(zone, handle, Blocks::ZERO));
-                }
-            }
-        }
-        state.zones.remove_groups(victim, &gone);
-        let mut zones: Vec<ZoneId> = copies.iter().map(|copied| copied.copy.zone).collect();
-        zones.sort_unstable();
-        zones.dedup();
-        for zone in zones {
-            let slot = state.zones.get_mut(zone);
-            slot.indexed_to = slot.written;
-            slot.last_write = self.sequence.last();
-            state.zones.note_garbage(zone);
-        }
-        for copied in copies {
-            state.zones.note_length(copied.copy.zone, copied.copy.blocks());
-            self.note_unmarked(&mut state, copied.copy.zone, copied.copy.blocks().0);
-            state.unmarked.note_moved(copied.copy.zone);
-        }
-        match lost.first() {
-            None => Ok(()),
-            Some(Copied { copy, .. }) => {
-                let why = format!("{} went offline with what GC had moved there; that stays where it was", copy.zone);
-                Err(Error::new(ErrorKind::Device, why))
-            }
-        }
     }
 }
 

@@ -11,14 +11,17 @@
 //!   for.
 //! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
 //!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
-//! - CS-GC-8: the index is pointed at no copy in a zone that is known to be offline. The original stays, and its zone can be a victim
-//!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`.
+//! - CS-GC-8: the index is pointed at no copy unless the drive said after the flush that its zone can be written still: one that
+//!   can be read only, or is offline, may have lost the copy before. The original stays, and its zone can be a victim
+//!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`,
+//!   `originals_stay_where_the_zone_with_their_copies_loses_its_cache`.
 //! - CS-GC-9: emptying a zone ends, even if the caller who asked for it goes away. `a_step_of_gc_ends_though_its_caller_went_away`.
 
 mod collector;
 mod lifetime;
 mod migrate;
 mod policy;
+mod swap;
 mod task;
 mod throttle;
 mod victims;
