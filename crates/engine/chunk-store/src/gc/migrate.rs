@@ -28,6 +28,13 @@ const GAP_BLOCKS: u32 = 64;
 /// Reads of a victim that may fail before it is given up (CS-GC-7): a disk tries each for seconds.
 pub(crate) const FAILED_READS_MAX: u32 = 32;
 
+/// What the drive failed to read of a victim.
+#[derive(Default)]
+struct Failed {
+    commands: u32,
+    records: u32,
+}
+
 /// A record's data, on its way.
 struct Moving {
     live: Live,
@@ -45,7 +52,8 @@ struct Framed {
 }
 
 impl Engine {
-    /// Empties a zone that takes no more records; what cannot be read stays, and keeps the zone from being a victim again.
+    /// Empties a zone that takes no more records. Something that fails its check stays, and keeps the zone from being a victim
+    /// again; so does, for a while, something that the drive cannot read (CS-GC-10).
     pub(crate) async fn empty_zone(self: &Rc<Self>, victim: ZoneId) -> Result<()> {
         if !self.collector.begin(victim) {
             return Err(Error::new(ErrorKind::Invalid, "another zone is being emptied"));
@@ -58,7 +66,7 @@ impl Engine {
         // Copied records count, even if the rest failed.
         let swapped = match self.drive.flush.flush().await.map_err(Arc::new) {
             Ok(()) => {
-                let doubtful = self.doubtful_destinations(stream, &copies).await;
+                let doubtful = self.doubtful_destinations(victim, stream, &copies).await;
                 self.swap(victim, &copies, &doubtful)
             }
             Err(error) => Err(self.write_error(&error)),
@@ -71,15 +79,19 @@ impl Engine {
             state.zones.get_mut(copied.copy.zone).filling = false;
             state.zones.note_garbage(copied.copy.zone);
         }
-        if result.is_ok() && swapped.is_ok() {
-            if state.zones.get(victim).groups.is_empty() {
+        let emptied = result.and_then(|unread| swapped.map(|()| unread));
+        if let Ok(unread) = emptied {
+            let zone = state.zones.get_mut(victim);
+            if zone.groups.is_empty() {
                 state.counters.gc_zones += 1;
-            } else if matches!(state.zones.get(victim).status, ZoneStatus::Closed | ZoneStatus::ReadOnly) {
-                state.zones.get_mut(victim).damaged = true;
+            } else if unread {
+                self.rest(&mut state, victim);
+            } else if matches!(zone.status, ZoneStatus::Closed | ZoneStatus::ReadOnly) {
+                zone.damaged = true;
             }
         }
         state.zones.note_garbage(victim);
-        result.and(swapped)
+        emptied.map(drop)
     }
 
     /// The zone's stream and live records, in the order they lie; where the index has little room, those of a chunk together.
@@ -105,16 +117,17 @@ impl Engine {
         (zone.stream, live)
     }
 
+    /// Copies all that can be read. Returns whether more may be another time.
     async fn copy_all(
         self: &Rc<Self>,
         victim: ZoneId,
         stream: Stream,
         live: &[Live],
         copies: &mut Vec<Copied>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut rest = live;
-        let mut failed = 0;
-        while !rest.is_empty() && failed < FAILED_READS_MAX {
+        let mut failed = Failed::default();
+        while !rest.is_empty() && failed.commands < FAILED_READS_MAX {
             let began = self.rt.now();
             let (run, later) = rest.split_at(run_length(rest));
             let moving = self.read_run(victim, run, &mut failed).await;
@@ -124,18 +137,18 @@ impl Engine {
             self.gc_pause(victim, self.rt.now().since(began), share).await;
             self.state.borrow().running()?;
         }
-        Ok(())
+        Ok(failed.records > 0 || !rest.is_empty())
     }
 
     /// Reads and verifies the records of a run with one command; one by one if that fails. Unreadable records are left
     /// out. Counts the commands that failed, and ends once they are too many (CS-GC-7).
-    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut u32) -> Vec<Moving> {
+    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut Failed) -> Vec<Moving> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
         let start = first.record.block;
         let length = Blocks(u64::from(last.record.block - start)) + last.record.blocks();
         let at = self.drive.block(victim, start);
         let raw = self.drive.dev.read(at, length).await.ok();
-        *failed += u32::from(raw.is_none());
+        failed.commands += u32::from(raw.is_none());
         let mut moving = Vec::with_capacity(run.len());
         for &live in run {
             let mut data = Vec::with_capacity(live.record.length as usize);
@@ -154,8 +167,9 @@ impl Engine {
                 let length = live.record.length;
                 if let Err(error) = self.read_record(live.id, live.record, 0, length, &mut data).await {
                     tracing::warn!(zone = victim.0, %error, "GC leaves a record that cannot be read where it is");
-                    *failed += u32::from(error.kind == ErrorKind::Device);
-                    if *failed >= FAILED_READS_MAX {
+                    let fails = u32::from(error.kind == ErrorKind::Device);
+                    (failed.commands, failed.records) = (failed.commands + fails, failed.records + fails);
+                    if failed.commands >= FAILED_READS_MAX {
                         tracing::warn!(zone = victim.0, "GC gives up a zone of which too much cannot be read");
                         break;
                     }

@@ -10,7 +10,8 @@
 //! - CS-GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait
 //!   for.
 //! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
-//!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
+//!   no other from being emptied for long. Records copied by then count, and it rests (CS-GC-10).
+//!   `gc_gives_up_a_zone_that_cannot_be_read`.
 //! - CS-GC-8: the index is pointed at no copy unless the drive said after the flush that its zone can be written still: one that
 //!   can be read only, or is offline, may have lost the copy before. The original stays, and its zone can be a victim
 //!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`,
@@ -21,6 +22,7 @@ mod collector;
 mod lifetime;
 mod migrate;
 mod policy;
+mod rests;
 mod swap;
 mod task;
 mod throttle;

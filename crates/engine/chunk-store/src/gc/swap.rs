@@ -33,7 +33,12 @@ impl Engine {
     /// more is moved there.
     ///
     /// What is remembered of a zone would not do: it may have failed at a command of somebody else, or at none.
-    pub(super) async fn doubtful_destinations(self: &Rc<Self>, stream: Stream, copies: &[Copied]) -> BTreeSet<ZoneId> {
+    pub(super) async fn doubtful_destinations(
+        self: &Rc<Self>,
+        victim: ZoneId,
+        stream: Stream,
+        copies: &[Copied],
+    ) -> BTreeSet<ZoneId> {
         let mut zones: BTreeSet<ZoneId> = copies.iter().map(|copied| copied.copy.zone).collect();
         for zone in std::mem::take(&mut zones) {
             let report = report_patiently(&self.drive.dev, zone, 1).await;
@@ -41,7 +46,11 @@ impl Engine {
                 Ok(Some(ZoneState::ReadOnly)) => ZoneStatus::ReadOnly,
                 Ok(Some(ZoneState::Offline)) => ZoneStatus::Offline,
                 Ok(Some(_)) => continue,
-                Ok(None) | Err(_) => ZoneStatus::Closed,
+                Ok(None) | Err(_) => {
+                    // Another try would write the same in vain.
+                    self.rest(&mut self.state.borrow_mut(), victim);
+                    ZoneStatus::Closed
+                }
             };
             zones.insert(zone);
             if self.collector.destination(stream).is_some_and(|destination| destination.zone == zone) {

@@ -171,3 +171,25 @@ fn a_step_of_gc_ends_though_its_caller_went_away() {
     }
     assert!(during > 5, "{during} steps were given up");
 }
+
+/// CS-GC-10: the drive reads no data for a while. What GC gave up meanwhile is emptied once it has rested.
+#[test]
+fn zones_that_cannot_be_read_for_a_while_are_emptied_later() {
+    let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let chunks = sparse_zones(&store, 3).await;
+        let blind = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::ReadError };
+        device.set_faults(Faults::new([blind]).sparing(metadata_zones()));
+        let report = store.gc(3, |_| {}).await.unwrap();
+        assert!(report.zones == 0 && report.damaged > 0, "{report:?}");
+        device.set_faults(Faults::default());
+        let report = store.gc(3, |_| {}).await.unwrap();
+        assert_eq!((report.zones, report.damaged), (0, 0), "a zone is tried again at once");
+        rt.sleep(Duration::from_secs(15)).await;
+        let report = store.gc(1, |_| {}).await.unwrap();
+        assert_eq!((report.zones, report.damaged), (1, 0), "CS-GC-10");
+        all_there(&store, &chunks, "after GC").await;
+    });
+}

@@ -343,6 +343,36 @@ fn an_append_gets_the_zone_that_gc_moves_to_if_nothing_in_it_lives() {
     });
 }
 
+/// CS-CHUNK-4, CS-GC-10: a full drive reads no data for a while, so that GC can win nothing. Appends do not wait for that, and have space
+/// soon after it can.
+#[test]
+fn appends_have_space_again_once_a_full_drive_can_be_read() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { background: true, ..quiet() }).await;
+        let ids = fill(&store).await;
+        let blind = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::ReadError };
+        device.set_faults(Faults::new([blind]).sparing((0..7).map(ZoneId)));
+        for (id, _) in ids.iter().step_by(2) {
+            store.delete(*id).await.unwrap();
+        }
+        let id = ChunkId::from_u64(2000);
+        store.create(id, Stream::Data).await.unwrap();
+        for _ in 0..40 {
+            let reads = device.counts().reads.0;
+            let waits = select(Box::pin(append(&store, id, 0, 200_000)), Box::pin(rt.sleep(Duration::from_secs(10))));
+            let Either::Left((refused, _)) = waits.await else { panic!("an append waits for what cannot be read") };
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::NoSpace);
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(device.counts().reads.0 - reads < 100, "GC tries again and again");
+        }
+        device.set_faults(Faults::default());
+        rt.sleep(Duration::from_secs(60)).await;
+        append(&store, id, 0, 200_000).await.unwrap_or_else(|error| panic!("CS-CHUNK-4: {error}"));
+    });
+}
+
 /// Without background work nobody but a caller runs GC: an append does not wait for that.
 #[test]
 fn without_background_work_a_full_drive_says_so() {
