@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use shingle_zoned::{DeviceError, DeviceErrorKind};
+
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::index::Handle;
@@ -19,6 +21,13 @@ impl Engine {
         }
         self.wakes.all();
         self.wake_for_log();
+    }
+
+    /// Stops the store if a command found its drive gone.
+    pub(crate) fn stop_if_gone(self: &Rc<Self>, error: &DeviceError) {
+        if matches!(error.kind, DeviceErrorKind::Gone) {
+            self.stop(&error.to_string());
+        }
     }
 
     /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is

@@ -69,7 +69,10 @@ impl Engine {
                 let doubtful = self.doubtful_destinations(victim, stream, &copies).await;
                 self.swap(victim, &copies, &doubtful)
             }
-            Err(error) => Err(self.write_error(&error)),
+            Err(error) => {
+                self.stop_if_gone(&error);
+                Err(self.write_error(&error))
+            }
         };
         self.release_index_room();
         self.collector.end();
@@ -130,7 +133,7 @@ impl Engine {
         while !rest.is_empty() && failed.commands < FAILED_READS_MAX {
             let began = self.rt.now();
             let (run, later) = rest.split_at(run_length(rest));
-            let moving = self.read_run(victim, run, &mut failed).await;
+            let moving = self.read_run(victim, run, &mut failed).await?;
             self.write_run(victim, stream, moving, copies).await?;
             rest = later;
             let share = self.collector.advance(run.iter().map(|live| u64::from(live.record.length)).sum());
@@ -142,12 +145,16 @@ impl Engine {
 
     /// Reads and verifies the records of a run with one command; one by one if that fails. Unreadable records are left
     /// out. Counts the commands that failed, and ends once they are too many (CS-GC-7).
-    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut Failed) -> Vec<Moving> {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
+    ///
+    /// # Errors
+    /// `Stopped` if the drive is gone: it is asked no more.
+    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut Failed) -> Result<Vec<Moving>> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
         let start = first.record.block;
         let length = Blocks(u64::from(last.record.block - start)) + last.record.blocks();
         let at = self.drive.block(victim, start);
-        let raw = self.drive.dev.read(at, length).await.ok();
+        let raw = self.drive.dev.read(at, length).await.inspect_err(|error| self.stop_if_gone(error)).ok();
+        self.state.borrow().running()?;
         failed.commands += u32::from(raw.is_none());
         let mut moving = Vec::with_capacity(run.len());
         for &live in run {
@@ -166,6 +173,10 @@ impl Engine {
                 data.clear();
                 let length = live.record.length;
                 if let Err(error) = self.read_record(live.id, live.record, 0, length, &mut data).await {
+                    if error.kind == ErrorKind::Stopped {
+                        self.stop(&error.message);
+                        return Err(error);
+                    }
                     tracing::warn!(zone = victim.0, %error, "GC leaves a record that cannot be read where it is");
                     let fails = u32::from(error.kind == ErrorKind::Device);
                     (failed.commands, failed.records) = (failed.commands + fails, failed.records + fails);
@@ -178,7 +189,7 @@ impl Engine {
             }
             moving.push(Moving { live, data: Bytes::from(data) });
         }
-        moving
+        Ok(moving)
     }
 
     /// Writes records to the stream's destination, in another zone where one fills up or fails.
@@ -216,6 +227,7 @@ impl Engine {
                 }
                 Err(error) => {
                     failures += 1;
+                    self.stop_if_gone(&error);
                     tracing::warn!(zone = destination.zone.0, %error, "a write of GC failed; its zone is closed");
                     let status = self.status_after_error(destination.zone).await;
                     self.end_destination(stream, status);

@@ -41,7 +41,7 @@ impl Engine {
     ) -> BTreeSet<ZoneId> {
         let mut zones: BTreeSet<ZoneId> = copies.iter().map(|copied| copied.copy.zone).collect();
         for zone in std::mem::take(&mut zones) {
-            let report = report_patiently(&self.drive.dev, zone, 1).await;
+            let report = report_patiently(&self.drive.dev, zone, 1).await.inspect_err(|error| self.stop_if_gone(error));
             let status = match report.as_deref().map(|zones| zones.first().map(|info| info.state)) {
                 Ok(Some(ZoneState::ReadOnly)) => ZoneStatus::ReadOnly,
                 Ok(Some(ZoneState::Offline)) => ZoneStatus::Offline,

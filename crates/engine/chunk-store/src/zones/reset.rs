@@ -44,10 +44,8 @@ impl Engine {
         join_all(marked).await.into_iter().collect::<Result<()>>()?;
         journaled.await?;
         let reset = self.reset_patiently(zone).await;
-        if let Err((_, error)) = &reset
-            && matches!(error.kind, DeviceErrorKind::Gone)
-        {
-            self.stop(&error.to_string());
+        if let Err((_, error)) = &reset {
+            self.stop_if_gone(error);
         }
         let mut state = self.state.borrow_mut();
         state.counters.resets += 1;

@@ -193,3 +193,39 @@ fn zones_that_cannot_be_read_for_a_while_are_emptied_later() {
         all_there(&store, &chunks, "after GC").await;
     });
 }
+
+/// CS-GC-11: a flush of GC is lost, or another of its commands finds the drive gone: the store stops, and asks the drive no more.
+#[test]
+fn gc_that_finds_the_drive_gone_stops_the_store() {
+    let mut met = 0;
+    for number in 0..20 {
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(512), 24, 0, 12) };
+        let medium = formatted(geometry);
+        met += Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            drop(sparse_zones(&store, 3).await);
+            store.close().await.unwrap();
+            let device = SimDevice::new(&rt, &device.image());
+            let (store, _) = open(&rt, &device, Options { background: true, gc_start: 1.0, ..quiet() }).await;
+            let begun = device.counts().commands;
+            if number < 10 {
+                let lost = FaultRule { trigger: Trigger::Nth(CommandKind::Flush, number), fault: Fault::FlushLost };
+                device.set_faults(Faults::new([lost]));
+            } else {
+                device.power_off_at(begun + number - 10);
+            }
+            rt.sleep(Duration::from_secs(1)).await;
+            let (commands, gone) = (device.counts().commands, device.is_gone());
+            rt.sleep(Duration::from_secs(10)).await;
+            let more = device.counts().commands - commands;
+            if gone {
+                assert!(more < 10, "{number}: {more} commands went to a drive that is gone");
+                let refused = store.create(ChunkId::from_u64(1 << 40), Stream::Data).await.unwrap_err();
+                assert_eq!(refused.kind, ErrorKind::Stopped, "{number}");
+            }
+            u32::from(gone)
+        });
+    }
+    assert!(met > 10, "{met} of 20");
+}
