@@ -343,6 +343,29 @@ fn an_append_gets_the_zone_that_gc_moves_to_if_nothing_in_it_lives() {
     });
 }
 
+/// CS-APP-6: a write fails after its effect, and no zone is left for another try: the append may be found by the next opening, so its caller
+/// must not be told that nothing was written.
+#[test]
+fn an_append_that_may_be_on_the_drive_is_not_refused_for_want_of_space() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        // One zone is free again, and is the only one that appends have.
+        for (id, _) in fill(&store).await.into_iter().take(2) {
+            store.delete(id).await.unwrap();
+        }
+        let id = ChunkId::from_u64(2000);
+        store.create(id, Stream::Data).await.unwrap();
+        append(&store, id, 0, 1000).await.unwrap();
+        let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::FailedAfterEffect };
+        device.set_faults(Faults::new([rule]).sparing((0..7).map(ZoneId)));
+        let refused = append(&store, id, 1000, 1000).await.unwrap_err();
+        assert!(!device.faults().injected().is_empty(), "nothing was written: {refused}");
+        assert_eq!(refused.kind, ErrorKind::Device, "{refused}");
+    });
+}
+
 /// CS-CHUNK-4, CS-GC-10: a full drive reads no data for a while, so that GC can win nothing. Appends do not wait for that, and have space
 /// soon after it can.
 #[test]
