@@ -234,7 +234,19 @@ impl Engine {
         let least = throttle::least_speed(self.collector.trend.borrow().forecast(), zone);
         let pause = self.collector.throttle.pause(step, self.gc_urgent(), least);
         if pause > Duration::ZERO {
-            self.rt.sleep(pause).await;
+            self.sleep_unless_urgent(pause).await;
+        }
+    }
+
+    /// Sleeps, but no longer than until appends wait for space, or the store stops (CS-GC-12).
+    async fn sleep_unless_urgent(&self, pause: Duration) {
+        let mut sleep = Box::pin(self.rt.sleep(pause));
+        loop {
+            // The keeper wakes GC for less, too.
+            match select(sleep, Box::pin(self.wakes.gc.notified())).await {
+                Either::Right((_, rest)) if !self.gc_urgent() && self.state.borrow().stopped.is_none() => sleep = rest,
+                _ => return,
+            }
         }
     }
 }
