@@ -258,6 +258,19 @@ impl ChunkStore {
         let _ = reply.send(if verify { read.and_then(verified) } else { read });
     }
 
+    /// Creates for a caller that may go away at any time: then there is no chunk (CS-CREATE-1).
+    async fn create_for(&self, mut reply: Reply<()>, id: ChunkId, stream: Stream) {
+        if reply.is_closed() {
+            return;
+        }
+        let create = Box::pin(self.create(id, stream));
+        let created = match select(create, Box::pin(reply.closed())).await {
+            Either::Left((created, _)) => created,
+            Either::Right(_) => return,
+        };
+        let _ = reply.send(created);
+    }
+
     /// Begins to answer one request.
     fn answer(&self, request: Request) {
         let store = self.clone();
@@ -268,7 +281,7 @@ impl ChunkStore {
             Request::List { after, limit, reply } => drop(reply.send(Ok(self.list(after, limit)))),
             Request::StoreStat { reply } => drop(reply.send(Ok(self.store_stat()))),
             Request::Create { id, stream, reply } => {
-                self.engine.rt.spawn(async move { drop(reply.send(store.create(id, stream).await)) });
+                self.engine.rt.spawn(async move { store.create_for(reply, id, stream).await });
             }
             Request::Read { id, offset, length, verify, reply } => {
                 self.engine.rt.spawn_detached(async move { store.read_for(reply, id, (offset, length), verify).await });

@@ -1,6 +1,12 @@
 //! Appends that fail: those of a chunk that finds no zone, and all of them where the store stops.
+//!
+//! # Invariants
+//! - CS-APP-6: an append that may be on the drive is answered `Device` or `Stopped`, never an error that says that nothing was
+//!   written. `an_append_that_may_be_on_the_drive_is_not_refused_for_want_of_space`.
 
 use std::rc::Rc;
+
+use shingle_zoned::{DeviceError, DeviceErrorKind};
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
@@ -21,8 +27,16 @@ impl Engine {
         self.wake_for_log();
     }
 
+    /// Stops the store if a command found its drive gone.
+    pub(crate) fn stop_if_gone(self: &Rc<Self>, error: &DeviceError) {
+        if matches!(error.kind, DeviceErrorKind::Gone) {
+            self.stop(&error.to_string());
+        }
+    }
+
     /// Fails all of a chunk's appends that have no zone. If any of them may have reached the drive, the chunk is
-    /// sealed at its last durable byte, so that what it left there can never be taken for later data.
+    /// sealed at its last durable byte, so that what it left there can never be taken for later data; and unless the store has
+    /// stopped that is a failure of the drive, whatever `kind` says, for callers must not take them for absent (CS-APP-6).
     pub(crate) fn fail_appends(self: &Rc<Self>, state: &mut StoreState, handle: Handle, kind: ErrorKind, why: &str) {
         let Some((id, birth)) = state.chunks.get(handle).map(|chunk| (chunk.id, chunk.birth)) else { return };
         if state.open.get(&handle).is_none_or(|open| open.queue.is_empty()) {
@@ -39,9 +53,9 @@ impl Engine {
         let failed = std::mem::take(&mut open.queue);
         let Some(first) = failed.front() else { return self.note_drained(state, handle) };
         open.end = first.offset;
-        let mut tried = false;
+        let tried = failed.iter().any(|pending| pending.tries > 0);
+        let kind = if tried && kind != ErrorKind::Stopped { ErrorKind::Device } else { kind };
         for pending in failed {
-            tried |= pending.tries > 0;
             open.footprint = open.footprint.saturating_sub(pending.blocks);
             for waiter in pending.waiters {
                 let _ = waiter.reply.send(Err(Error::new(kind, why).of(id)));

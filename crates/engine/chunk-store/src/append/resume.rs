@@ -22,10 +22,13 @@ impl Engine {
             Ok(()) => self.journal_resumption(handle, birth).map(Box::pin),
             Err(error) => {
                 let mut state = self.state.borrow_mut();
-                if let Some(open) = state.open.get_mut(&handle) {
+                // Handles are used again.
+                if state.chunks.get(handle).is_some_and(|chunk| chunk.birth == birth)
+                    && let Some(open) = state.open.get_mut(&handle)
+                {
                     open.resumption = Resumption::Needed;
+                    self.fail_appends(&mut state, handle, error.kind, &error.message);
                 }
-                self.fail_appends(&mut state, handle, error.kind, &error.message);
                 return;
             }
         };

@@ -75,14 +75,9 @@ impl Engine {
         })
     }
 
-    /// Refuses the waiting appends of these chunks. If one may be on the drive all the same that is a failure of the
-    /// drive, for its caller must not take it for absent.
+    /// Refuses the waiting appends of these chunks.
     pub(crate) fn refuse_appends(self: &Rc<Self>, state: &mut StoreState, handles: &[Handle]) {
-        for &handle in handles {
-            let tried = state.open.get(&handle).is_some_and(|open| open.queue.iter().any(|pending| pending.tries > 0));
-            let kind = if tried { ErrorKind::Device } else { ErrorKind::HostFull };
-            self.fail_appends(state, handle, kind, HOST_FULL);
-        }
+        handles.iter().for_each(|&handle| self.fail_appends(state, handle, ErrorKind::HostFull, HOST_FULL));
     }
 
     /// Refuses whoever waits for the metadata log while that waits for room (CS-HOST-2), until the store stops.

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 
 use shingle_base::ZoneId;
 
+use crate::gc::rests::Rests;
 use crate::gc::throttle::Throttle;
 use crate::stats::ZoneTrend;
 use crate::types::Stream;
@@ -30,6 +31,7 @@ pub(crate) struct Collector {
     /// The last sequence number when the store was opened.
     pub(crate) first_sequence: u64,
     pub(crate) throttle: Throttle,
+    pub(crate) rests: Rests,
     pub(crate) trend: RefCell<ZoneTrend>,
 }
 
@@ -41,6 +43,7 @@ impl Collector {
             moved: Cell::new((0, 0)),
             first_sequence,
             throttle: Throttle::new(latency_factor),
+            rests: Rests::default(),
             trend: RefCell::default(),
         }
     }

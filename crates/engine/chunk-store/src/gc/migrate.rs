@@ -1,12 +1,11 @@
-//! Emptying one zone: read what lives in the order it lies, write it in the same order, swap the index.
+//! Emptying one zone: read what lives in the order it lies, write it in the same order, [swap](super::swap) the index.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_base::{Blocks, ChunkId, ZoneId};
+use shingle_base::{Blocks, ZoneId};
 use shingle_record::{RecordPlace, SlicePlan};
 
 use crate::drive::payload::Home;
@@ -14,9 +13,8 @@ use crate::drive::{HOST_FULL, host_full};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gc::Destination;
-use crate::index::Handle;
+use crate::gc::swap::{Copied, Live};
 use crate::index::Located;
-use crate::journal::groups_bytes;
 use crate::types::Stream;
 use crate::types::ZoneStatus;
 use crate::zones::leases::Holder;
@@ -30,25 +28,17 @@ const GAP_BLOCKS: u32 = 64;
 /// Reads of a victim that may fail before it is given up (CS-GC-7): a disk tries each for seconds.
 pub(crate) const FAILED_READS_MAX: u32 = 32;
 
-/// A live record of the victim.
-#[derive(Clone, Copy)]
-struct Live {
-    handle: Handle,
-    birth: u64,
-    id: ChunkId,
-    record: Located,
+/// What the drive failed to read of a victim.
+#[derive(Default)]
+struct Failed {
+    commands: u32,
+    records: u32,
 }
 
 /// A record's data, on its way.
 struct Moving {
     live: Live,
     data: Bytes,
-}
-
-/// A record and its durable copy.
-struct Copied {
-    live: Live,
-    copy: Located,
 }
 
 /// Records ready to be written.
@@ -62,7 +52,8 @@ struct Framed {
 }
 
 impl Engine {
-    /// Empties a zone that takes no more records; what cannot be read stays, and keeps the zone from being a victim again.
+    /// Empties a zone that takes no more records. Something that fails its check stays, and keeps the zone from being a victim
+    /// again; so does, for a while, something that the drive cannot read (CS-GC-10).
     pub(crate) async fn empty_zone(self: &Rc<Self>, victim: ZoneId) -> Result<()> {
         if !self.collector.begin(victim) {
             return Err(Error::new(ErrorKind::Invalid, "another zone is being emptied"));
@@ -74,8 +65,14 @@ impl Engine {
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
         // Copied records count, even if the rest failed.
         let swapped = match self.drive.flush.flush().await.map_err(Arc::new) {
-            Ok(()) => self.swap(victim, &copies),
-            Err(error) => Err(self.write_error(&error)),
+            Ok(()) => {
+                let doubtful = self.doubtful_destinations(victim, stream, &copies).await;
+                self.swap(victim, &copies, &doubtful)
+            }
+            Err(error) => {
+                self.stop_if_gone(&error);
+                Err(self.write_error(&error))
+            }
         };
         self.release_index_room();
         self.collector.end();
@@ -85,15 +82,19 @@ impl Engine {
             state.zones.get_mut(copied.copy.zone).filling = false;
             state.zones.note_garbage(copied.copy.zone);
         }
-        if result.is_ok() && swapped.is_ok() {
-            if state.zones.get(victim).groups.is_empty() {
+        let emptied = result.and_then(|unread| swapped.map(|()| unread));
+        if let Ok(unread) = emptied {
+            let zone = state.zones.get_mut(victim);
+            if zone.groups.is_empty() {
                 state.counters.gc_zones += 1;
-            } else if matches!(state.zones.get(victim).status, ZoneStatus::Closed | ZoneStatus::ReadOnly) {
-                state.zones.get_mut(victim).damaged = true;
+            } else if unread {
+                self.rest(&mut state, victim);
+            } else if matches!(zone.status, ZoneStatus::Closed | ZoneStatus::ReadOnly) {
+                zone.damaged = true;
             }
         }
         state.zones.note_garbage(victim);
-        result.and(swapped)
+        emptied.map(drop)
     }
 
     /// The zone's stream and live records, in the order they lie; where the index has little room, those of a chunk together.
@@ -119,37 +120,42 @@ impl Engine {
         (zone.stream, live)
     }
 
+    /// Copies all that can be read. Returns whether more may be another time.
     async fn copy_all(
         self: &Rc<Self>,
         victim: ZoneId,
         stream: Stream,
         live: &[Live],
         copies: &mut Vec<Copied>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut rest = live;
-        let mut failed = 0;
-        while !rest.is_empty() && failed < FAILED_READS_MAX {
+        let mut failed = Failed::default();
+        while !rest.is_empty() && failed.commands < FAILED_READS_MAX {
             let began = self.rt.now();
             let (run, later) = rest.split_at(run_length(rest));
-            let moving = self.read_run(victim, run, &mut failed).await;
+            let moving = self.read_run(victim, run, &mut failed).await?;
             self.write_run(victim, stream, moving, copies).await?;
             rest = later;
             let share = self.collector.advance(run.iter().map(|live| u64::from(live.record.length)).sum());
             self.gc_pause(victim, self.rt.now().since(began), share).await;
             self.state.borrow().running()?;
         }
-        Ok(())
+        Ok(failed.records > 0 || !rest.is_empty())
     }
 
     /// Reads and verifies the records of a run with one command; one by one if that fails. Unreadable records are left
     /// out. Counts the commands that failed, and ends once they are too many (CS-GC-7).
-    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut u32) -> Vec<Moving> {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
+    ///
+    /// # Errors
+    /// `Stopped` if the drive is gone: it is asked no more.
+    async fn read_run(self: &Rc<Self>, victim: ZoneId, run: &[Live], failed: &mut Failed) -> Result<Vec<Moving>> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
         let start = first.record.block;
         let length = Blocks(u64::from(last.record.block - start)) + last.record.blocks();
         let at = self.drive.block(victim, start);
-        let raw = self.drive.dev.read(at, length).await.ok();
-        *failed += u32::from(raw.is_none());
+        let raw = self.drive.dev.read(at, length).await.inspect_err(|error| self.stop_if_gone(error)).ok();
+        self.state.borrow().running()?;
+        failed.commands += u32::from(raw.is_none());
         let mut moving = Vec::with_capacity(run.len());
         for &live in run {
             let mut data = Vec::with_capacity(live.record.length as usize);
@@ -167,9 +173,14 @@ impl Engine {
                 data.clear();
                 let length = live.record.length;
                 if let Err(error) = self.read_record(live.id, live.record, 0, length, &mut data).await {
+                    if error.kind == ErrorKind::Stopped {
+                        self.stop(&error.message);
+                        return Err(error);
+                    }
                     tracing::warn!(zone = victim.0, %error, "GC leaves a record that cannot be read where it is");
-                    *failed += u32::from(error.kind == ErrorKind::Device);
-                    if *failed >= FAILED_READS_MAX {
+                    let fails = u32::from(error.kind == ErrorKind::Device);
+                    (failed.commands, failed.records) = (failed.commands + fails, failed.records + fails);
+                    if failed.commands >= FAILED_READS_MAX {
                         tracing::warn!(zone = victim.0, "GC gives up a zone of which too much cannot be read");
                         break;
                     }
@@ -178,7 +189,7 @@ impl Engine {
             }
             moving.push(Moving { live, data: Bytes::from(data) });
         }
-        moving
+        Ok(moving)
     }
 
     /// Writes records to the stream's destination, in another zone where one fills up or fails.
@@ -216,6 +227,7 @@ impl Engine {
                 }
                 Err(error) => {
                     failures += 1;
+                    self.stop_if_gone(&error);
                     tracing::warn!(zone = destination.zone.0, %error, "a write of GC failed; its zone is closed");
                     let status = self.status_after_error(destination.zone).await;
                     self.end_destination(stream, status);
@@ -329,79 +341,6 @@ impl Engine {
         state.zones.note_garbage(destination.zone);
         state.leases.end(destination.zone);
         self.wakes.keeper.notify_one();
-    }
-
-    /// Lets the index point at the copies (CS-GC-1) and the destinations count as indexed (CS-GC-3). A chunk whose groups would take more
-    /// than is left of the reservation stays where it is (CS-ROOM-4): writes and reads that failed have split it. So does a record whose
-    /// copy is lost already (CS-GC-8).
-    ///
-    /// # Errors
-    /// `Device` if there were such records: the victim is worth another try.
-    fn swap(&self, victim: ZoneId, copies: &[Copied]) -> Result<()> {
-        debug_assert!(
-            copies.iter().all(|Copied { copy, .. }| self.state.borrow().zones.get(copy.zone).indexed_to <= copy.block),
-            "CS-GC-3: a recovery would pass over copies that were not swapped in"
-        );
-        let mut state = self.state.borrow_mut();
-        let offline = |copied: &&Copied| state.zones.get(copied.copy.zone).status == ZoneStatus::Offline;
-        let (lost, mut copies): (Vec<&Copied>, Vec<&Copied>) = copies.iter().partition(offline);
-        copies.sort_unstable_by_key(|copied| (copied.live.handle, copied.copy.offset));
-        let mut gone = Vec::new();
-        let mut left = self.reserved_index_room();
-        for of_chunk in copies.chunk_by(|left, right| left.live.handle == right.live.handle) {
-            let Some(Live { handle, birth, .. }) = of_chunk.first().map(|copied| copied.live) else { continue };
-            let moved: Vec<Located> = of_chunk.iter().map(|copied| copied.copy).collect();
-            let Some(chunk) = state.chunks.get_mut(handle).filter(|chunk| chunk.birth == birth) else { continue };
-            let new = chunk.groups.moved(victim, &moved);
-            let growth = groups_bytes(&new).saturating_sub(groups_bytes(&chunk.groups));
-            let Some(rest) = left.checked_sub(growth) else {
-                tracing::warn!(zone = victim.0, chunk = %chunk.id, "GC leaves a chunk where it is: the index has no room for its parts");
-                continue;
-            };
-            left = rest;
-            self.note_replaced(&chunk.groups, &new);
-            let old = std::mem::replace(&mut chunk.groups, new.clone());
-            let mut changes: BTreeMap<ZoneId, i64> = BTreeMap::new();
-            for group in old.iter() {
-                *changes.entry(group.zone).or_default() -= 1;
-                state.zones.remove_live(group.zone, group.blocks());
-            }
-            for group in new.iter() {
-                *changes.entry(group.zone).or_default() += 1;
-                state.zones.add_live(group.zone, group.blocks());
-            }
-            for (zone, change) in changes {
-                (0..change).for_each(|_| state.zones.add_group(zone, handle));
-                let lost = std::iter::repeat_n(handle, change.min(0).unsigned_abs() as usize);
-                if zone == victim {
-                    gone.extend(lost);
-                } else {
-                    lost.for_each(|handle| state.zones.remove_group(zone, handle, Blocks::ZERO));
-                }
-            }
-        }
-        state.zones.remove_groups(victim, &gone);
-        let mut zones: Vec<ZoneId> = copies.iter().map(|copied| copied.copy.zone).collect();
-        zones.sort_unstable();
-        zones.dedup();
-        for zone in zones {
-            let slot = state.zones.get_mut(zone);
-            slot.indexed_to = slot.written;
-            slot.last_write = self.sequence.last();
-            state.zones.note_garbage(zone);
-        }
-        for copied in copies {
-            state.zones.note_length(copied.copy.zone, copied.copy.blocks());
-            self.note_unmarked(&mut state, copied.copy.zone, copied.copy.blocks().0);
-            state.unmarked.note_moved(copied.copy.zone);
-        }
-        match lost.first() {
-            None => Ok(()),
-            Some(Copied { copy, .. }) => {
-                let why = format!("{} went offline with what GC had moved there; that stays where it was", copy.zone);
-                Err(Error::new(ErrorKind::Device, why))
-            }
-        }
     }
 }
 

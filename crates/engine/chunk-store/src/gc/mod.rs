@@ -10,15 +10,23 @@
 //! - CS-GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait
 //!   for.
 //! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
-//!   no other from being emptied for long. Records copied by then count. `gc_gives_up_a_zone_that_cannot_be_read`.
-//! - CS-GC-8: the index is pointed at no copy in a zone that is known to be offline. The original stays, and its zone can be a victim
-//!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`.
+//!   no other from being emptied for long. Records copied by then count, and it rests (CS-GC-10).
+//!   `gc_gives_up_a_zone_that_cannot_be_read`.
+//! - CS-GC-8: the index is pointed at no copy unless the drive said after the flush that its zone can be written still: one that
+//!   can be read only, or is offline, may have lost the copy before. The original stays, and its zone can be a victim
+//!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`,
+//!   `originals_stay_where_the_zone_with_their_copies_loses_its_cache`.
 //! - CS-GC-9: emptying a zone ends, even if the caller who asked for it goes away. `a_step_of_gc_ends_though_its_caller_went_away`.
+//! - CS-GC-10: [`rests`].
+//! - CS-GC-11: a step that finds the drive gone stops the store. `gc_that_finds_the_drive_gone_stops_the_store`.
+//! - CS-GC-12: no pause between runs goes on while appends wait for space. `a_pause_of_gc_ends_once_appends_wait_for_space`.
 
 mod collector;
 mod lifetime;
 mod migrate;
 mod policy;
+mod rests;
+mod swap;
 mod task;
 mod throttle;
 mod victims;

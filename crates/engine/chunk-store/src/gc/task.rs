@@ -1,20 +1,23 @@
 //! The task of GC: when it works, on which zone, and how it pauses.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 
 use crate::drive::HOST_PAUSE;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gc::rests::REST_SHORT;
 use crate::gc::throttle;
 use crate::gc::victims::Choice;
 use crate::state::StoreState;
 use crate::stats::Forecast;
 use crate::store::ChunkStore;
 use crate::types::ZoneStatus;
-use crate::zones::OPEN_AGAIN;
+use crate::zones::{OPEN_AGAIN, Zone};
 
 /// Progress and forecast of GC.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,9 +39,12 @@ pub struct GcReport {
     pub zones: u64,
     /// Bytes written to move what lived in them.
     pub moved_bytes: u64,
-    /// Zones left alone because something in them could not be read, or the index had no room for its parts.
+    /// Zones left alone because something in them could not be read, for now or for good, or the index had no room for its parts.
     pub damaged: u64,
 }
+
+/// Pause after a zone that the drive could not read.
+const UNREAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// The share of zones that idle time is used to have free.
 const IDLE_FREE: f64 = 0.2;
@@ -166,6 +172,7 @@ impl Engine {
             } else {
                 None
             };
+            let victim = victim.or_else(|| self.rested_victim());
             let before = self.activity();
             let Some(victim) = victim else {
                 idle = self.wait_for_gc_time().await && self.activity() == before;
@@ -188,6 +195,10 @@ impl Engine {
             }
             idle = idle && self.activity() == before;
             self.wakes.keeper.notify_one();
+            // The next may be as bad, and callers are refused meanwhile who would wait for those that have rested.
+            if self.rests(victim) && !(self.gc_urgent() && self.victim(true).is_some()) {
+                self.rt.sleep(UNREAD_PAUSE).await;
+            }
         }
     }
 
@@ -202,13 +213,14 @@ impl Engine {
 
     /// Returns when GC may be wanted; `true` if that is because time has passed.
     async fn wait_for_gc_time(&self) -> bool {
-        let Some(idle_after) = self.options.gc_idle_after else {
-            self.wakes.gc.notified().await;
-            return false;
+        let timer = async {
+            match self.options.gc_idle_after {
+                Some(idle_after) => self.rt.sleep(idle_after).await,
+                None => std::future::pending().await,
+            }
         };
-        let timer = Box::pin(self.rt.sleep(idle_after));
-        let woken = Box::pin(self.wakes.gc.notified());
-        matches!(futures_util::future::select(timer, woken).await, futures_util::future::Either::Left(_))
+        let woken = select(Box::pin(self.wakes.gc.notified()), Box::pin(self.rest_over()));
+        matches!(select(Box::pin(timer), woken).await, Either::Left(_))
     }
 
     /// Pauses after a step of GC that took `step` and was `share` of its victim, as long as appends need and free zones
@@ -222,7 +234,19 @@ impl Engine {
         let least = throttle::least_speed(self.collector.trend.borrow().forecast(), zone);
         let pause = self.collector.throttle.pause(step, self.gc_urgent(), least);
         if pause > Duration::ZERO {
-            self.rt.sleep(pause).await;
+            self.sleep_unless_urgent(pause).await;
+        }
+    }
+
+    /// Sleeps, but no longer than until appends wait for space, or the store stops (CS-GC-12).
+    async fn sleep_unless_urgent(&self, pause: Duration) {
+        let mut sleep = Box::pin(self.rt.sleep(pause));
+        loop {
+            // The keeper wakes GC for less, too.
+            match select(sleep, Box::pin(self.wakes.gc.notified())).await {
+                Either::Right((_, rest)) if !self.gc_urgent() && self.state.borrow().stopped.is_none() => sleep = rest,
+                _ => return,
+            }
         }
     }
 }
@@ -237,6 +261,8 @@ impl ChunkStore {
     pub async fn gc(&self, zones_max: u64, mut progress: impl FnMut(GcReport)) -> Result<GcReport> {
         let before = self.counters();
         let mut report = GcReport::default();
+        let mut left = BTreeSet::new();
+        self.engine.end_rests(REST_SHORT);
         while report.zones < zones_max {
             // A step that was begun ends, whoever waits (CS-GC-9).
             let step = self.engine.rt.spawn(self.engine.clone().empty_best());
@@ -245,8 +271,14 @@ impl ChunkStore {
             let now = self.counters();
             report.zones = now.gc_zones - before.gc_zones;
             report.moved_bytes = now.gc_written_bytes - before.gc_written_bytes;
-            report.damaged += u64::from(self.engine.state.borrow().zones.get(victim).damaged);
+            let stays = |zone: &Zone| zone.damaged || zone.resting.is_some();
+            let again = stays(self.engine.state.borrow().zones.get(victim)) && !left.insert(victim);
+            report.damaged = left.len() as u64;
             progress(report);
+            if again {
+                // Its rest has ended meanwhile: so it could go on for ever.
+                break;
+            }
         }
         Ok(report)
     }

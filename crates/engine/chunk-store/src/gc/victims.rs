@@ -114,7 +114,9 @@ mod tests {
         let (mut gains, mut shortest) = (choice.room, [u32::MAX; 3]);
         let candidates: Vec<(Stream, Candidate)> = zones
             .iter()
-            .filter(|(_, zone)| zone.status == ZoneStatus::Closed && !zone.damaged && !zone.resting && zone.landed == 0)
+            .filter(|(_, zone)| {
+                zone.status == ZoneStatus::Closed && !zone.damaged && zone.resting.is_none() && zone.landed == 0
+            })
             .filter_map(|(id, zone)| {
                 let garbage = choice.zone_room.saturating_sub(zone.live);
                 if garbage <= zone.longest {

@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - CS-CREATE-1: a creation that is refused, or given up by its caller, leaves no chunk once its entry is durable.
-//!   `a_creation_that_was_given_up_leaves_no_chunk`.
+//!   `a_creation_that_was_given_up_leaves_no_chunk`, `a_creation_that_a_client_gave_up_leaves_no_chunk`.
 
 use std::future::Future;
 use std::rc::Rc;

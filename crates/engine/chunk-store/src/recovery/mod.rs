@@ -100,7 +100,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// `Format` if the drive is too small, or holds a store or data of any kind and [`FormatOptions::force`] is not set;
-    /// `Device`, also if too few of the zones for metadata can be written to.
+    /// `Device`, also if too few of the zones for metadata can be written to; `Stopped` if the drive is gone.
     pub async fn format(rt: &Runtime, dev: Rc<dyn ZonedDevice>, options: &FormatOptions) -> Result<StoreId> {
         let geometry = dev.geometry().clone();
         let layout = Self::layout_of(&geometry, options)?;

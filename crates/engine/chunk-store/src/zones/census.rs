@@ -86,7 +86,7 @@ impl Counted {
     fn new(zone: &Zone, room: u32) -> Self {
         // A zone that recovery could not wholly read is not reset (CS-ZONE-4), so emptying it wins nothing. A read-only
         // zone is not reset anyway: its readable records are moved (CS-GC-6).
-        let movable = !zone.damaged && !zone.resting && zone.landed == 0;
+        let movable = !zone.damaged && zone.resting.is_none() && zone.landed == 0;
         let gain = gain(zone, room);
         let of = match zone.status {
             ZoneStatus::Closed if movable && !zone.suspect && gain > 0 => {

@@ -84,6 +84,8 @@ impl Engine {
                 Step::Reset(zone) => {
                     if let Err(error) = self.reset_zone(zone).await {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
+                        // It may have been a pool's, and its reset not even begun.
+                        self.state.borrow_mut().leases.end(zone);
                         self.rt.sleep(RESET_AGAIN).await;
                     }
                 }

@@ -10,4 +10,4 @@ mod zone;
 
 pub(crate) use keeper::OPEN_AGAIN;
 pub(crate) use table::{GC_RESERVE, ZoneTable};
-pub(crate) use zone::Zone;
+pub(crate) use zone::{Rest, Zone};

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::error::{Result, read_error};
 use crate::format::JournalEntry;
 use crate::types::ZoneStatus;
+use crate::zones::Rest;
 
 /// Resets of a zone one after the other: an error may be a passing one.
 const TRIES_MAX: u32 = 4;
@@ -43,10 +44,8 @@ impl Engine {
         join_all(marked).await.into_iter().collect::<Result<()>>()?;
         journaled.await?;
         let reset = self.reset_patiently(zone).await;
-        if let Err((_, error)) = &reset
-            && matches!(error.kind, DeviceErrorKind::Gone)
-        {
-            self.stop(&error.to_string());
+        if let Err((_, error)) = &reset {
+            self.stop_if_gone(error);
         }
         let mut state = self.state.borrow_mut();
         state.counters.resets += 1;
@@ -61,7 +60,7 @@ impl Engine {
         state.leases.end(zone);
         state.zones.set_status(zone, status);
         if status == ZoneStatus::Closed {
-            state.zones.get_mut(zone).resting = true;
+            state.zones.get_mut(zone).resting = Some(Rest::Reset);
             let engine = self.clone();
             self.rt.spawn_detached(async move {
                 engine.rt.sleep(REST).await;
@@ -74,7 +73,7 @@ impl Engine {
     /// A zone that could not be reset is garbage again, as any other.
     fn end_rest(&self, zone: ZoneId) {
         let mut state = self.state.borrow_mut();
-        state.zones.get_mut(zone).resting = false;
+        state.zones.get_mut(zone).resting = None;
         state.zones.note_garbage(zone);
         self.wakes.keeper.notify_one();
     }

@@ -22,8 +22,8 @@ use shingle_base::{Blocks, ZoneId};
 
 use crate::index::Handle;
 use crate::types::ZoneStatus;
-use crate::zones::Zone;
 use crate::zones::census::{Census, ZoneSet};
+use crate::zones::{Rest, Zone};
 
 /// Free zones that only GC may use, so that it can always move something.
 pub(crate) const GC_RESERVE: u32 = 1;
@@ -195,10 +195,12 @@ impl ZoneTable {
     /// A closed zone in which nothing lives is garbage.
     pub(crate) fn note_garbage(&mut self, zone: ZoneId) {
         let slot = self.get(zone);
-        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling || slot.suspect || slot.resting;
+        let fails = slot.resting == Some(Rest::Reset);
+        let used = !slot.groups.is_empty() || slot.landed > 0 || slot.filling || slot.suspect || fails;
         if slot.status == ZoneStatus::Closed && !used {
             self.set_status(zone, ZoneStatus::Garbage);
-            self.get_mut(zone).damaged = false;
+            let slot = self.get_mut(zone);
+            (slot.damaged, slot.resting) = (false, None);
         }
     }
 }
@@ -233,14 +235,14 @@ mod tests {
             |zone| zone.landed = 1,
             |zone| zone.filling = true,
             |zone| zone.suspect = true,
-            |zone| zone.resting = true,
+            |zone| zone.resting = Some(Rest::Reset),
         ];
         for need in needs {
             need(zones.get_mut(zone));
             zones.note_garbage(zone);
             assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "CS-ZONE-2, CS-ZONE-4, CS-ZONE-6, CS-GC-5");
             let slot = zones.get_mut(zone);
-            (slot.landed, slot.filling, slot.suspect, slot.resting) = (0, false, false, false);
+            (slot.landed, slot.filling, slot.suspect, slot.resting) = (0, false, false, None);
         }
         zones.note_garbage(zone);
         assert_eq!(zones.get(zone).status, ZoneStatus::Closed, "a chunk has records in it");

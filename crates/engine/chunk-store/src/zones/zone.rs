@@ -3,6 +3,15 @@
 use crate::types::{Stream, ZoneStatus};
 use crate::zones::residents::Residents;
 
+/// Why a zone is left alone for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Its reset failed (CS-ZONE-6).
+    Reset,
+    /// GC could not empty it, for the drive failed commands (CS-GC-10).
+    Gc,
+}
+
 /// One data zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
@@ -31,14 +40,14 @@ pub(crate) struct Zone {
     pub(crate) groups: Residents,
     /// Readers and movers that rely on the zone's contents.
     pub(crate) pins: u32,
-    /// Holds a record that could not be read: GC leaves it alone.
+    /// Holds a record that fails its check, or that the index has no room to move: GC leaves it alone.
     pub(crate) damaged: bool,
     /// A later opening has to look at it again: recovery could not read all of it, or could not judge all (CS-ZONE-4).
     pub(crate) suspect: bool,
     /// It is offline, and an opening found that it had records that are not in the index (CS-ZONE-5).
     pub(crate) lost: bool,
-    /// Its reset failed, and is tried again later (CS-ZONE-6).
-    pub(crate) resting: bool,
+    /// It is left alone for a while.
+    pub(crate) resting: Option<Rest>,
     /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (CS-GC-5).
     pub(crate) filling: bool,
 }
@@ -62,7 +71,7 @@ impl Zone {
             damaged: false,
             suspect: false,
             lost: false,
-            resting: false,
+            resting: None,
             filling: false,
         }
     }

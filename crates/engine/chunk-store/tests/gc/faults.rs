@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::select;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, Options, PoolSizes, Stream, ZoneStatus};
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::Geometry;
 
 /// Bytes of each chunk.
@@ -71,46 +71,76 @@ async fn all_there(store: &ChunkStore, chunks: &[ChunkId], context: &str) {
     }
 }
 
+/// Empties so many zones while these faults hit the drive. What lived in them is there directly afterwards, once garbage is
+/// reset, after another try, and in a later opening. Returns 1 if GC says that copies were lost.
+fn empties_under(geometry: Geometry, seed: u64, zones: u64, faults: &[FaultRule], context: &str) -> u32 {
+    let medium = formatted(geometry);
+    let faults = Faults::new(faults.iter().copied()).sparing(metadata_zones());
+    let context = format!("seed {seed}, {context}");
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let chunks = sparse_zones(&store, zones as usize + 2).await;
+        all_there(&store, &chunks, &context).await;
+        device.set_faults(faults);
+        let first = store.gc(zones, |_| {}).await;
+        device.set_faults(Faults::default());
+        all_there(&store, &chunks, &format!("{context}, at once")).await;
+        // Time enough to reset what is garbage.
+        rt.sleep(Duration::from_secs(1)).await;
+        all_there(&store, &chunks, &context).await;
+        let left_out = match first {
+            Ok(report) => {
+                assert_eq!((report.zones, report.damaged), (zones, 0), "{context}");
+                0
+            }
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::Device, "{context}: {error}");
+                1
+            }
+        };
+        let again = store.gc(1, |_| {}).await.unwrap();
+        assert_eq!((again.zones, again.damaged), (1, 0), "{context}: CS-GC-8");
+        rt.sleep(Duration::from_secs(1)).await;
+        all_there(&store, &chunks, &context).await;
+        let (store, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(1)), quiet()).await;
+        all_there(&store, &chunks, &format!("{context}, opened again")).await;
+        left_out
+    })
+}
+
 /// CS-GC-8: the zone that GC moves to goes offline at one write or another. Copies in it go with it, and their originals
-/// were durable: they stay where they are, and another try moves them.
+/// were durable: they stay where they are, and another try moves them. So they do if the drive does not say what became of
+/// the zone.
 #[test]
 fn originals_stay_where_the_zone_with_their_copies_goes_offline() {
-    let mut left_out = 0;
-    for write in 0..10 {
-        let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
-        left_out += Sim::new(write).run(move |rt| async move {
-            let context = format!("seed {write}");
-            let device = SimDevice::new(&rt, &medium);
-            let (store, _) = open(&rt, &device, quiet()).await;
-            let chunks = sparse_zones(&store, 3).await;
-            all_there(&store, &chunks, &context).await;
+    let silent = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::ReadError };
+    for told in [true, false] {
+        let mut left_out = 0;
+        for write in 0..10 {
             let offline = FaultRule { trigger: Trigger::Nth(CommandKind::Write, write), fault: Fault::ZoneOffline };
-            device.set_faults(Faults::new([offline]).sparing(metadata_zones()));
-            let first = store.gc(1, |_| {}).await;
-            device.set_faults(Faults::default());
-            // Time enough to reset what is garbage.
-            rt.sleep(Duration::from_secs(1)).await;
-            all_there(&store, &chunks, &context).await;
-            let left_out = match first {
-                Ok(report) => {
-                    assert_eq!((report.zones, report.damaged), (1, 0), "{context}");
-                    0
-                }
-                Err(error) => {
-                    assert_eq!(error.kind, ErrorKind::Device, "{context}: {error}");
-                    1
-                }
-            };
-            let again = store.gc(1, |_| {}).await.unwrap();
-            assert_eq!((again.zones, again.damaged), (1, 0), "{context}: CS-GC-8");
-            rt.sleep(Duration::from_secs(1)).await;
-            all_there(&store, &chunks, &context).await;
-            let (store, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(write)), quiet()).await;
-            all_there(&store, &chunks, &format!("{context}, opened again")).await;
-            left_out
-        });
+            let faults = if told { vec![offline] } else { vec![offline, silent] };
+            let context = format!("told: {told}");
+            left_out += empties_under(Geometry::hm_smr(Blocks(512), 24, 0, 12), write, 1, &faults, &context);
+        }
+        assert!(left_out > 0, "no zone with copies went offline");
     }
-    assert!(left_out > 0, "no zone with copies went offline");
+}
+
+/// CS-GC-8: the zone that GC moves to turns read-only, and loses what no flush has covered: at one write or another, or as the
+/// drive is told to give it up once it is full.
+#[test]
+fn originals_stay_where_the_zone_with_their_copies_loses_its_cache() {
+    let cached = |geometry| Geometry { volatile_cache: true, ..geometry };
+    let (smr, zns) = (Geometry::hm_smr(Blocks(512), 24, 0, 12), Geometry::zns(Blocks(128), Blocks(128), 24, 12, 12));
+    for (geometry, zones, kind) in [(zns, 4, CommandKind::Manage), (smr, 1, CommandKind::Write)] {
+        let mut left_out = 0;
+        for seed in seeds(60) {
+            let fault = FaultRule { trigger: Trigger::Nth(kind, seed % 10), fault: Fault::ZoneLosesCache };
+            left_out += empties_under(cached(geometry.clone()), seed, zones, &[fault], &format!("{kind:?}"));
+        }
+        assert!(left_out > 0, "{kind:?}: no zone with copies lost its cache");
+    }
 }
 
 /// CS-GC-9: a caller of GC may go away at any time: the step that was begun ends, and GC goes on.
@@ -140,4 +170,62 @@ fn a_step_of_gc_ends_though_its_caller_went_away() {
         });
     }
     assert!(during > 5, "{during} steps were given up");
+}
+
+/// CS-GC-10: the drive reads no data for a while. What GC gave up meanwhile is emptied once it has rested.
+#[test]
+fn zones_that_cannot_be_read_for_a_while_are_emptied_later() {
+    let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let chunks = sparse_zones(&store, 3).await;
+        let blind = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::ReadError };
+        device.set_faults(Faults::new([blind]).sparing(metadata_zones()));
+        let report = store.gc(3, |_| {}).await.unwrap();
+        assert!(report.zones == 0 && report.damaged > 0, "{report:?}");
+        device.set_faults(Faults::default());
+        let report = store.gc(3, |_| {}).await.unwrap();
+        assert_eq!((report.zones, report.damaged), (0, 0), "a zone is tried again at once");
+        rt.sleep(Duration::from_secs(15)).await;
+        let report = store.gc(1, |_| {}).await.unwrap();
+        assert_eq!((report.zones, report.damaged), (1, 0), "CS-GC-10");
+        all_there(&store, &chunks, "after GC").await;
+    });
+}
+
+/// CS-GC-11: a flush of GC is lost, or another of its commands finds the drive gone: the store stops, and asks the drive no more.
+#[test]
+fn gc_that_finds_the_drive_gone_stops_the_store() {
+    let mut met = 0;
+    for number in 0..20 {
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(512), 24, 0, 12) };
+        let medium = formatted(geometry);
+        met += Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            drop(sparse_zones(&store, 3).await);
+            store.close().await.unwrap();
+            let device = SimDevice::new(&rt, &device.image());
+            let (store, _) = open(&rt, &device, Options { background: true, gc_start: 1.0, ..quiet() }).await;
+            let begun = device.counts().commands;
+            if number < 10 {
+                let lost = FaultRule { trigger: Trigger::Nth(CommandKind::Flush, number), fault: Fault::FlushLost };
+                device.set_faults(Faults::new([lost]));
+            } else {
+                device.power_off_at(begun + number - 10);
+            }
+            rt.sleep(Duration::from_secs(1)).await;
+            let (commands, gone) = (device.counts().commands, device.is_gone());
+            rt.sleep(Duration::from_secs(10)).await;
+            let more = device.counts().commands - commands;
+            if gone {
+                assert!(more < 10, "{number}: {more} commands went to a drive that is gone");
+                let refused = store.create(ChunkId::from_u64(1 << 40), Stream::Data).await.unwrap_err();
+                assert_eq!(refused.kind, ErrorKind::Stopped, "{number}");
+            }
+            u32::from(gone)
+        });
+    }
+    assert!(met > 10, "{met} of 20");
 }

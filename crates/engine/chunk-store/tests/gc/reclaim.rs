@@ -11,8 +11,8 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{
-    ChunkStore, CostBenefit, ErrorKind, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStat, ZoneStatus,
-    dump,
+    ChunkStore, CostBenefit, ErrorKind, GcStatus, Greedy, Landing, Options, Placement, PoolSizes, Stream, ZoneStat,
+    ZoneStatus, dump,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
@@ -339,6 +339,95 @@ fn an_append_gets_the_zone_that_gc_moves_to_if_nothing_in_it_lives() {
         let found: Vec<ZoneStat> = store.zones().into_iter().filter(dead).collect();
         assert!(found.len() == 1 && found[0].written_blocks > 40, "the case is not met: {found:?}");
         let id = ChunkId::from_u64(number);
+        append(&store, id, 0, 200_000).await.unwrap_or_else(|error| panic!("CS-CHUNK-4: {error}"));
+    });
+}
+
+/// CS-GC-12: GC gives way to appends that are slow, and pauses many times as long as it works. Once appends wait for what it wins, no pause goes on.
+#[test]
+fn a_pause_of_gc_ends_once_appends_wait_for_space() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 64, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        device.on_command(|command, device| {
+            // The first appends are fast, so that the later ones count as slow.
+            if command.number == 400 {
+                device.set_latency(Duration::from_secs(1));
+            }
+        });
+        let (store, _) = open(&rt, &device, Options { background: true, gc_start: 0.5, ..quiet() }).await;
+        let ids = fill(&store).await;
+        // Long enough that free zones do not seem to run out.
+        rt.sleep(Duration::from_secs(100_000)).await;
+        for (id, _) in ids.iter().step_by(2) {
+            store.delete(*id).await.unwrap();
+        }
+        let pauses = |status: GcStatus| status.speed < 0.03 && status.progress == 1.0;
+        while !pauses(store.gc_status()) {
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        device.set_latency(Duration::from_millis(1));
+        let mut slowest = Duration::ZERO;
+        for number in 2000..2030 {
+            let id = ChunkId::from_u64(number);
+            store.create(id, Stream::Data).await.unwrap();
+            let began = rt.now();
+            append(&store, id, 0, 100_000).await.unwrap();
+            slowest = slowest.max(rt.now().since(began));
+        }
+        assert!(slowest < Duration::from_secs(5), "an append waited {slowest:?} for a pause of GC");
+    });
+}
+
+/// CS-APP-6: a write fails after its effect, and no zone is left for another try: the append may be found by the next opening, so its caller
+/// must not be told that nothing was written.
+#[test]
+fn an_append_that_may_be_on_the_drive_is_not_refused_for_want_of_space() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        // One zone is free again, and is the only one that appends have.
+        for (id, _) in fill(&store).await.into_iter().take(2) {
+            store.delete(id).await.unwrap();
+        }
+        let id = ChunkId::from_u64(2000);
+        store.create(id, Stream::Data).await.unwrap();
+        append(&store, id, 0, 1000).await.unwrap();
+        let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::FailedAfterEffect };
+        device.set_faults(Faults::new([rule]).sparing((0..7).map(ZoneId)));
+        let refused = append(&store, id, 1000, 1000).await.unwrap_err();
+        assert!(!device.faults().injected().is_empty(), "nothing was written: {refused}");
+        assert_eq!(refused.kind, ErrorKind::Device, "{refused}");
+    });
+}
+
+/// CS-CHUNK-4, CS-GC-10: a full drive reads no data for a while, so that GC can win nothing. Appends do not wait for that, and have space
+/// soon after it can.
+#[test]
+fn appends_have_space_again_once_a_full_drive_can_be_read() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, Options { background: true, ..quiet() }).await;
+        let ids = fill(&store).await;
+        let blind = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::ReadError };
+        device.set_faults(Faults::new([blind]).sparing((0..7).map(ZoneId)));
+        for (id, _) in ids.iter().step_by(2) {
+            store.delete(*id).await.unwrap();
+        }
+        let id = ChunkId::from_u64(2000);
+        store.create(id, Stream::Data).await.unwrap();
+        for _ in 0..40 {
+            let reads = device.counts().reads.0;
+            let waits = select(Box::pin(append(&store, id, 0, 200_000)), Box::pin(rt.sleep(Duration::from_secs(10))));
+            let Either::Left((refused, _)) = waits.await else { panic!("an append waits for what cannot be read") };
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::NoSpace);
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(device.counts().reads.0 - reads < 100, "GC tries again and again");
+        }
+        device.set_faults(Faults::default());
+        rt.sleep(Duration::from_secs(60)).await;
         append(&store, id, 0, 200_000).await.unwrap_or_else(|error| panic!("CS-CHUNK-4: {error}"));
     });
 }

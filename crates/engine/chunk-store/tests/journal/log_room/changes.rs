@@ -109,6 +109,33 @@ fn a_creation_that_was_given_up_leaves_no_chunk() {
     });
 }
 
+/// CS-CREATE-1: so may a client of a store that serves.
+#[test]
+fn a_creation_that_a_client_gave_up_leaves_no_chunk() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        let (client, requests) = ChunkClient::channel(16);
+        let serving = store.clone();
+        drop(rt.spawn(async move { serving.serve(requests).await }));
+        let mut given_up = 0;
+        for number in 0..20 {
+            let create = Box::pin(client.create(id(number), Stream::Data));
+            let pause = Box::pin(rt.sleep(Duration::from_micros(10 * number)));
+            if let Either::Left((created, _)) = select(create, pause).await {
+                created.unwrap();
+                store.delete(id(number)).await.unwrap();
+                continue;
+            }
+            given_up += 1;
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(store.list(None, 10).is_empty(), "given up after {number} times 10 us");
+        }
+        assert!(given_up > 3, "{given_up} creations were given up");
+    });
+}
+
 /// CS-DEL-2: another caller deletes a chunk, too, while that is on its way.
 #[test]
 fn nobody_hears_that_a_chunk_is_gone_before_that_is_durable() {

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use futures_util::future::{Either, join, join_all, select};
 use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::{
-    Allocation, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, ZoneStatus, dump,
+    Allocation, ChunkClient, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, ZoneStatus,
+    dump,
 };
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
