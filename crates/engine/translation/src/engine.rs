@@ -161,7 +161,8 @@ impl Engine {
         self.flush().await?;
         let lost = self.state.borrow().losses.since(told);
         let Some(lost) = lost else { return Ok(()) };
-        let doubts = self.state.borrow().doubts.get(told as usize..lost as usize).map(<[_]>::to_vec).unwrap_or_default();
+        let doubts =
+            self.state.borrow().doubts.get(told as usize..lost as usize).map(<[_]>::to_vec).unwrap_or_default();
         // What is left of such writes is durable with the map.
         self.checkpoint().await?;
         let mut whole = true;

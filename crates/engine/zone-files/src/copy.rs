@@ -15,6 +15,9 @@ use crate::error::{FilesErrorKind, FilesResult};
 use crate::extent::Extent;
 use crate::write::{COPIES, Copying, Piece, Target};
 
+/// Bytes that are read ahead of the writes of an extent's copies.
+const AHEAD_BYTES: u64 = 8 << 20;
+
 /// An extent that is copied.
 pub(crate) struct Moved {
     pub(crate) serial: u64,
@@ -69,6 +72,10 @@ impl Engine {
                 self.enqueue(COPIES, Piece { serial, offset: at, length, data, target });
             }
             at += length;
+            self.finish(&copies, (at - from.offset).saturating_sub(AHEAD_BYTES)).await;
+            if copies.failed.borrow().is_some() {
+                break;
+            }
         }
         self.finish(&copies, at - from.offset).await;
         let failed = copies.failed.borrow().clone();

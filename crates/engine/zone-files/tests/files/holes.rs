@@ -269,3 +269,36 @@ fn a_zone_that_fails_with_copies_costs_no_original() {
         }
     }
 }
+
+/// Copies that wait for a slow drive take bounded memory, however large their extent.
+#[test]
+fn copies_are_read_no_farther_ahead_than_their_writes_need() {
+    Sim::new(1).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(4096), 40, 0, 8)).await;
+        let (files, _) = open(&rt, &device).await.unwrap();
+        let file = files.create("f0", of(FileKind::Sst)).await.unwrap();
+        file.append(vec![Bytes::from(contents(0, 0, 14 << 20))]).await.unwrap();
+        file.sync().await.unwrap();
+        drop(file);
+        let zone = files.dump().into_iter().find(|dump| !dump.files.is_empty()).unwrap().zone;
+        let meta = files.data_zones().start;
+        files.close().await.unwrap();
+        device.medium().set_state(zone, ZoneState::ReadOnly);
+        let device = SimDevice::resume(&rt, device.kill());
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]).sparing((0..meta).map(ZoneId)));
+        let (files, _) = open(&rt, &device).await.unwrap();
+        rt.sleep(Duration::from_secs(60)).await;
+        let (_, read) = device.counts().reads;
+        assert!(
+            device.hung() == 1 && (2048..3000).contains(&read),
+            "{read} blocks were read for {} writes",
+            device.hung()
+        );
+        device.set_faults(Faults::default());
+        device.release_hung();
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(live_in(&files, zone), 0);
+        files.close().await.unwrap();
+    });
+}
