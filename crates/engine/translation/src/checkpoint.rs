@@ -79,6 +79,7 @@ impl Engine {
         }
         // TL-CKPT-2: all that a part names was written before the part was, and the log flushes each part before the next (RC-LOG-5).
         writer.finish().await?;
+        self.room.note_checkpoint();
         let mut state = self.state.borrow_mut();
         for ZoneEntry { zone, epoch, .. } in table.into_iter().filter(|entry| entry.closed) {
             if let Some(own) = state.zones.own_of_mut(zone, epoch) {

@@ -1,19 +1,25 @@
 //! An open volume: its parts together. Operations are in modules of their own.
+//!
+//! # Invariants
+//! - TL-JOURNAL-1: if no checkpoint makes room in the journal, the volume stops: whoever waits hears why, and nothing is tried for ever.
+//!   (`a_journal_without_room_stops_the_volume`)
+//! - TL-LOSS-1: the next flush of a caller fails after a zone failed with writes that no flush had covered; all that can be read then is
+//!   durable. No opening depends on blocks of such a zone. (`a_flush_tells_of_writes_that_were_lost_with_their_zone`)
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use shingle_record::{MetaLog, SequenceSource};
+use shingle_record::{MetaLog, Scanned, SequenceSource, ZoneScanner};
 use shingle_runtime::{Instant, Runtime};
 use shingle_store_api::StoreErrorKind;
-use shingle_zone_kit::{Joint, Keeper};
+use shingle_zone_kit::{Joint, JournalRoom, Keeper};
 use tokio::sync::{Mutex, Notify};
 
 use crate::config::Options;
 use crate::drive::Drive;
 use crate::failure::Failure;
 use crate::format::Entry;
-use crate::state::State;
+use crate::state::{Doubt, State};
 
 /// Wakes of tasks.
 #[derive(Default)]
@@ -41,6 +47,7 @@ pub(crate) struct Engine {
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
     checkpoints: Joint<Result<(), Failure>>,
+    pub(crate) room: JournalRoom,
     pub(crate) state: RefCell<State>,
     /// Checkpoints, and changes of the volume as a whole: one at a time. (TL-SNAP-3)
     pub(crate) whole: Mutex<()>,
@@ -76,6 +83,7 @@ impl Engine {
                 sequence,
                 log,
                 checkpoints,
+                room: JournalRoom::default(),
                 state,
                 whole,
                 checkpoint_waits,
@@ -99,6 +107,7 @@ impl Engine {
         number: u64,
     ) -> impl Future<Output = Result<(), Failure>> + use<> {
         let (journaled, engine) = (self.log.append(entry.encode(), number), self.clone());
+        self.room.note_entry();
         async move {
             journaled.await.map_err(|error| {
                 let failure = Failure::from(error);
@@ -108,18 +117,20 @@ impl Engine {
         }
     }
 
-    /// Waits until the journal takes entries.
+    /// Waits until the journal takes entries. (TL-JOURNAL-1)
     pub(crate) async fn journal_room(&self) -> Result<(), Failure> {
-        while !self.log.has_journal_room() {
-            self.checkpoint().await?;
-            if !self.log.has_journal_room() {
-                return Err(Failure::new(
-                    StoreErrorKind::Device,
-                    "too few of the zones for metadata can be written to",
-                ));
-            }
+        if self.room.make(|| self.log.has_journal_room(), async || self.checkpoint().await).await? {
+            return Ok(());
         }
-        Ok(())
+        let text = "too few of the zones for metadata can be written to";
+        let failure = Failure::new(StoreErrorKind::Device, text);
+        self.stop(failure.clone());
+        Err(failure)
+    }
+
+    /// True if it is time for a checkpoint, and one may help.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.log.needs_checkpoint() && self.room.may_grow()
     }
 
     /// Writes a checkpoint, or joins others who wait for one that has not begun.
@@ -142,6 +153,46 @@ impl Engine {
         }
         self.state.borrow_mut().zones.mark_durable(&written);
         Ok(())
+    }
+
+    /// As [`flush`](Self::flush), for a caller whose writes some zone may have taken along: it hears of that, once. (TL-LOSS-1)
+    pub(crate) async fn flush_for_caller(&self) -> Result<(), Failure> {
+        let told = self.state.borrow().losses.told();
+        self.flush().await?;
+        let lost = self.state.borrow().losses.since(told);
+        let Some(lost) = lost else { return Ok(()) };
+        let doubts =
+            self.state.borrow().doubts.get(told as usize..lost as usize).map(<[_]>::to_vec).unwrap_or_default();
+        // What is left of such writes is durable with the map.
+        self.checkpoint().await?;
+        let mut whole = true;
+        for doubt in &doubts {
+            whole &= self.is_whole(doubt).await;
+        }
+        self.state.borrow_mut().losses.tell(lost);
+        if whole {
+            return Ok(());
+        }
+        let text = "a zone failed, and writes that no flush had covered are lost with it";
+        Err(Failure::new(StoreErrorKind::Device, text))
+    }
+
+    /// True if nothing is lost of what a zone held when it failed.
+    async fn is_whole(&self, doubt: &Doubt) -> bool {
+        let Doubt { zone, epoch, from, to } = *doubt;
+        let Drive { dev, store, .. } = &self.drive;
+        let mut scanner = ZoneScanner::new(dev.clone(), *store, epoch, zone, from.max(1), to);
+        let pin = self.state.borrow().zones.pin(zone);
+        let whole = loop {
+            match scanner.next().await {
+                Ok(Scanned::Record { intact: true, .. }) => {}
+                Ok(Scanned::Clean) => break true,
+                _ => break false,
+            }
+        };
+        drop(pin);
+        // What it held is needed no more if it was vacated before.
+        whole || self.state.borrow().zones.get(zone).is_none_or(|entry| entry.epoch != epoch)
     }
 
     /// The volume can go on no more: all who wait are told.

@@ -49,7 +49,7 @@ impl Engine {
 
     /// One thing that is to be done. False if there is none.
     async fn keep_once(self: &Rc<Self>) -> Result<bool, Failure> {
-        if self.log.needs_checkpoint() {
+        if std::mem::take(&mut self.state.borrow_mut().settles) || self.wants_checkpoint() {
             self.checkpoint().await?;
             return Ok(true);
         }
@@ -121,6 +121,10 @@ impl Engine {
             return Ok(false);
         }
         self.flush().await?;
+        if self.state.borrow().settles {
+            // A zone has failed meanwhile, perhaps with what displaced them.
+            return Ok(true);
+        }
         self.journal_room().await?;
         let mut ended = Vec::with_capacity(chosen.len());
         {

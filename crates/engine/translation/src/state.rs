@@ -1,7 +1,9 @@
 //! Everything a volume holds in memory, changed only between two awaits (RT-1).
 
 use bytes::Bytes;
+use shingle_base::ZoneId;
 use shingle_runtime::Instant;
+use shingle_zone_kit::Losses;
 
 use crate::failure::Failure;
 use crate::format::Move;
@@ -29,6 +31,15 @@ pub(crate) struct Attached {
     pub(crate) commands: u64,
     /// Commands it had given when the volume last cleaned by itself.
     pub(crate) taken_over: Option<u64>,
+}
+
+/// Blocks of a zone that failed, which no flush had covered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    pub(crate) zone: ZoneId,
+    pub(crate) epoch: u64,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
 }
 
 /// A volume's state.
@@ -65,6 +76,12 @@ pub(crate) struct State {
     pub(crate) host_full: bool,
     /// The keeper found nothing that would make room.
     pub(crate) hopeless: bool,
+    /// Zones that failed with callers' writes that no flush had covered. (TL-LOSS-1)
+    pub(crate) losses: Losses,
+    /// What each of them may have lost.
+    pub(crate) doubts: Vec<Doubt>,
+    /// A zone has failed: a checkpoint is due that lets no opening depend on it.
+    pub(crate) settles: bool,
     pub(crate) counters: Counters,
 }
 
@@ -89,6 +106,9 @@ impl State {
             stuck_at: None,
             host_full: false,
             hopeless: false,
+            losses: Losses::default(),
+            doubts: Vec::new(),
+            settles: false,
             counters: Counters::default(),
         }
     }

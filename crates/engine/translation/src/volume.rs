@@ -228,7 +228,7 @@ impl Volume {
         let (lba, sectors) = sectors?;
         self.engine.write(lba, sectors, kind, data).await?;
         if durability == Durability::Durable {
-            self.engine.flush().await?;
+            self.engine.flush_for_caller().await?;
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl BlockStore for Volume {
     }
 
     fn flush(&self) -> LocalStoreFuture<'_, ()> {
-        async move { Ok(self.engine.flush().await?) }.boxed_local()
+        async move { Ok(self.engine.flush_for_caller().await?) }.boxed_local()
     }
 
     fn trim(&self, offset: u64, length: u64) -> LocalStoreFuture<'_, ()> {

@@ -1,8 +1,8 @@
 //! Cleaning: what lives in a zone is copied elsewhere, so that the zone can be reset. (Section 5.7 of the dissertation, for files.)
 //!
 //! # Invariants
-//! - ZF-CLEAN-1: a file gets the copies only if it still has the extent that was copied, and once they are durable; its old blocks become
-//!   free once the journal says so durably.
+//! - ZF-CLEAN-1: a file gets the copies only if it still has the extent that was copied, once they are durable, and if their zone has not
+//!   failed since; its old blocks become free once the journal says so durably. (`a_zone_that_fails_with_copies_costs_no_original`)
 //! - ZF-CLEAN-2: copies that were given up are garbage, whenever they are written: no block counts as live that no file has.
 //!   (`no_block_is_live_that_no_file_has`)
 //! - ZF-CLEAN-3: what cannot be read stays where it is, with whole records, and all else leaves: nothing is lost that was readable, and nothing that
@@ -33,6 +33,15 @@ const UNREADABLE_MAX: u64 = 16;
 /// Extents that are looked at in one step.
 const STEP: usize = 16_384;
 
+/// The fate of copies.
+#[derive(Clone, Copy, Default)]
+struct Given {
+    /// Extents that still needed them.
+    count: u64,
+    /// Some were lost with their zone, and are to be made again.
+    lost: bool,
+}
+
 impl Engine {
     /// The zone to be emptied next, if one has to be: that which wins most for the copies that it costs, and which has rested longest. Zones
     /// that can be written no more are emptied as soon as there is room.
@@ -41,6 +50,7 @@ impl Engine {
         let free = state.zones.free();
         let closed = || state.zones.candidates().filter(|(_, zone)| !zone.own.tried);
         if free > self.options.low_water
+            && state.zones.broken_in_use() > 0
             && let Some((zone, _)) = closed().find(|(_, zone)| zone.broken)
         {
             return Some(zone);
@@ -65,7 +75,7 @@ impl Engine {
     /// Copies all that lives in a zone elsewhere, around what cannot be read. (ZF-CLEAN-3)
     pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> FilesResult<()> {
         let pin = self.state.borrow().zones.pin(victim);
-        let (mut unreadable, mut no_room, mut given) = (0, false, 0);
+        let (mut unreadable, mut no_room, mut given) = (0, false, Given::default());
         let mut batch: Vec<Moved> = Vec::new();
         let mut batched = 0;
         let mut left = self.extents_in(victim).await;
@@ -95,21 +105,21 @@ impl Engine {
                 batch.push(moved);
             }
             if batched >= BATCH_BYTES {
-                given += self.give(std::mem::take(&mut batch)).await?;
+                self.give(std::mem::take(&mut batch), &mut given).await?;
                 batched = 0;
             }
         }
-        given += self.give(batch).await?;
+        self.give(batch, &mut given).await?;
         drop(pin);
         if unreadable > 0 {
             // The next cleaning begins with what this one did not come to.
             self.note_stuck(victim, left.front().map(|(serial, extent)| (*serial, extent.offset)));
         }
         let mut state = self.state.borrow_mut();
-        state.counters.cleaned += u64::from(unreadable == 0 && !no_room);
+        state.counters.cleaned += u64::from(unreadable == 0 && !no_room && !given.lost);
         if let Some(own) = state.zones.own_mut(victim) {
             // Nothing moved: entries that are on their way free its blocks, or nobody can.
-            own.tried |= no_room || given == 0;
+            own.tried |= no_room || (given.count == 0 && !given.lost);
         }
         Ok(())
     }
@@ -136,10 +146,10 @@ impl Engine {
         found.into()
     }
 
-    /// Gives copies to their files (ZF-CLEAN-1). Returns the number of those that still needed them.
-    async fn give(self: &Rc<Self>, moved: Vec<Moved>) -> FilesResult<u64> {
+    /// Gives copies to their files (ZF-CLEAN-1).
+    async fn give(self: &Rc<Self>, moved: Vec<Moved>, fate: &mut Given) -> FilesResult<()> {
         if moved.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         // Of bytes that the journal does not know yet it may be told those that the flush makes durable.
         let sizes: BTreeMap<u64, u64> = {
@@ -151,20 +161,25 @@ impl Engine {
             moved.iter().map(size).collect()
         };
         self.flush().await?;
-        let (mut last, mut count) = (0, 0);
+        let unknown = self.look_at_copies(&moved).await;
+        let mut last = 0;
         for Moved { serial, from, copies } in moved {
             self.journal_room().await?;
             let (ops, after) = {
                 let mut state = self.state.borrow_mut();
-                let State { tree, extents, .. } = &mut *state;
+                let State { tree, extents, zones, .. } = &mut *state;
                 let placed = copies.placed.take();
+                let broken = |extent: &Extent| zones.get(extent.zone).is_none_or(|zone| zone.broken);
+                let lost = placed.iter().any(broken);
+                fate.lost |= lost;
+                let held = !lost && placed.iter().all(|extent| !unknown.contains(&extent.zone));
                 let merged = Extents::merged(&placed);
-                let given = tree.file_mut(serial).is_some_and(|node| node.extents.replace(&from, &merged));
+                let given = held && tree.file_mut(serial).is_some_and(|node| node.extents.replace(&from, &merged));
                 if !given {
                     state.free(placed.iter().map(|extent| (extent.zone, extent.blocks())));
                     continue;
                 }
-                count += 1;
+                fate.count += 1;
                 *extents = *extents + merged.len() as u64 - 1;
                 let known = sizes.get(&serial).copied().unwrap_or(0);
                 let node = state.tree.file(serial).map(|node| (node.kind, node.links, node.modified));
@@ -201,7 +216,6 @@ impl Engine {
                 active.entry = active.entry.max(last);
             }
         }
-        self.journaled(last).await?;
-        Ok(count)
+        self.journaled(last).await
     }
 }

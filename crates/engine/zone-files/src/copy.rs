@@ -3,15 +3,20 @@
 //! **Owns** the reading and writing of copies. **Knows nothing of** the choice of a zone, nor of the journal: the cleaner gives the copies to
 //! their file.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use shingle_base::ZoneId;
 
 use crate::engine::Engine;
 use crate::error::{FilesErrorKind, FilesResult};
 use crate::extent::Extent;
 use crate::write::{COPIES, Copying, Piece, Target};
+
+/// Bytes that are read ahead of the writes of an extent's copies.
+const AHEAD_BYTES: u64 = 8 << 20;
 
 /// An extent that is copied.
 pub(crate) struct Moved {
@@ -67,6 +72,10 @@ impl Engine {
                 self.enqueue(COPIES, Piece { serial, offset: at, length, data, target });
             }
             at += length;
+            self.finish(&copies, (at - from.offset).saturating_sub(AHEAD_BYTES)).await;
+            if copies.failed.borrow().is_some() {
+                break;
+            }
         }
         self.finish(&copies, at - from.offset).await;
         let failed = copies.failed.borrow().clone();
@@ -141,6 +150,25 @@ impl Engine {
             }
             landed.await;
         }
+    }
+
+    /// Looks at the zones of copies that a flush has just covered, and notes those that have failed: their cache may have lost copies before.
+    /// Returns those of which the drive tells nothing. (ZF-CLEAN-1)
+    pub(crate) async fn look_at_copies(&self, moved: &[Moved]) -> BTreeSet<ZoneId> {
+        let zones_of = |moved: &Moved| -> Vec<ZoneId> {
+            let placed = moved.copies.placed.borrow();
+            placed.iter().map(|extent| extent.zone).collect()
+        };
+        let zones: BTreeSet<ZoneId> = moved.iter().flat_map(zones_of).collect();
+        let mut unknown = BTreeSet::new();
+        for zone in zones {
+            match self.drive.zones.is_intact(zone).await {
+                Some(true) => {}
+                Some(false) => drop(self.state.borrow_mut().zones.note_failure(zone, true, false)),
+                None => drop(unknown.insert(zone)),
+            }
+        }
+        unknown
     }
 
     /// Nobody needs these copies, written or not. (ZF-CLEAN-2)

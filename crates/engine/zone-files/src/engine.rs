@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 use shingle_base::ZoneId;
 use shingle_record::{MetaLog, SequenceSource};
 use shingle_runtime::Runtime;
-use shingle_zone_kit::{Joint, Keeper};
+use shingle_zone_kit::{Joint, JournalRoom, Keeper};
 use tokio::sync::Notify;
 
 use crate::config::Options;
@@ -23,12 +23,6 @@ use crate::state::State;
 
 /// Operations of a checkpoint that are made in one step.
 const STEP: usize = 1024;
-
-/// Checkpoints that are tried for room in the journal: entries of others may take the room that one has made.
-const ROOM_TRIES: u32 = 4;
-
-/// Checkpoints that the keeper writes without an entry between them: a log with few zones asks for one for ever.
-const IDLE_CHECKPOINTS: u32 = 2;
 
 /// Wakes of tasks.
 #[derive(Default)]
@@ -59,8 +53,7 @@ pub(crate) struct Engine {
     pub(crate) sequence: SequenceSource,
     pub(crate) log: MetaLog,
     checkpoints: Joint<FilesResult<()>>,
-    /// Checkpoints since the last entry.
-    idle_checkpoints: Cell<u32>,
+    room: JournalRoom,
     pub(crate) state: RefCell<State>,
     pub(crate) wakes: Wakes,
     /// Nothing is written: the files were opened for reading alone.
@@ -84,7 +77,6 @@ impl Engine {
             let checkpoints = Joint::of(this.clone(), Self::write_checkpoint, || Err(FilesError::closed()));
             let (keeper, state) = (Keeper::new(state.zones.keeper()), RefCell::new(state));
             let (rt, wakes, read_only, closing) = (rt.clone(), Wakes::default(), Cell::new(false), Cell::new(false));
-            let idle_checkpoints = Cell::new(0);
             Self {
                 rt,
                 options,
@@ -92,7 +84,7 @@ impl Engine {
                 sequence,
                 log,
                 checkpoints,
-                idle_checkpoints,
+                room: JournalRoom::default(),
                 state,
                 wakes,
                 read_only,
@@ -122,7 +114,7 @@ impl Engine {
         let number = self.sequence.next();
         let (appended, engine) = (self.log.append(encode(ops), number), self.clone());
         self.state.borrow_mut().counters.entries += 1;
-        self.idle_checkpoints.set(0);
+        self.room.note_entry();
         self.rt.spawn_detached(async move {
             match appended.await {
                 Ok(()) => engine.settle(number, after),
@@ -169,13 +161,7 @@ impl Engine {
 
     /// Waits until the journal takes entries. (ZF-JOURNAL-2)
     pub(crate) async fn journal_room(&self) -> FilesResult<()> {
-        for _ in 0..ROOM_TRIES {
-            if self.log.has_journal_room() {
-                return Ok(());
-            }
-            self.checkpoint().await?;
-        }
-        if self.log.has_journal_room() {
+        if self.room.make(|| self.log.has_journal_room(), async || self.checkpoint().await).await? {
             return Ok(());
         }
         let text = "too few of the zones for metadata can be written to";
@@ -186,7 +172,7 @@ impl Engine {
 
     /// True if it is time for a checkpoint, and one may help.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        self.log.needs_checkpoint() && self.idle_checkpoints.get() < IDLE_CHECKPOINTS
+        self.log.needs_checkpoint() && self.room.may_grow()
     }
 
     /// Fails where a checkpoint of all metadata, with so many bytes and extents more, would have no room.
@@ -234,7 +220,7 @@ impl Engine {
         // Records that the operations name were written before the parts were, and the log flushes each part before the next (RC-LOG-5).
         writer.finish().await?;
         self.state.borrow_mut().counters.checkpoints += 1;
-        self.idle_checkpoints.update(|idle| idle + 1);
+        self.room.note_checkpoint();
         Ok(())
     }
 

@@ -300,10 +300,15 @@ impl ZoneFiles {
     /// Bytes that can still be written, once zones are cleaned: the figure of [`stats`](Self::stats) by itself, for one who asks often.
     pub fn free_bytes(&self) -> u64 {
         let state = self.engine.state.borrow();
-        let zones = state.zones.iter().filter(|(_, zone)| !zone.broken);
-        let (usable, live) = zones.fold((0, 0), |(usable, live), (_, zone)| (usable + 1, live + zone.live));
-        let room = u64::saturating_sub(usable, KEPT_FREE).saturating_mul(self.engine.drive.layout.zone_bytes());
-        room.saturating_sub(Blocks(live).bytes())
+        // Only zones that failed, and are in use still, are looked for: few drives have any.
+        let in_broken = match state.zones.broken_in_use() {
+            0 => 0,
+            _ => state.zones.iter().filter(|(_, zone)| zone.broken).map(|(_, zone)| zone.live).sum(),
+        };
+        let layout = &self.engine.drive.layout;
+        let usable = (layout.data_zones.len() as u64).saturating_sub(u64::from(state.zones.broken()));
+        let room = usable.saturating_sub(KEPT_FREE).saturating_mul(layout.zone_bytes());
+        room.saturating_sub(Blocks(state.zones.live() - in_broken).bytes())
     }
 
     /// The files in numbers.

@@ -52,7 +52,7 @@ impl Engine {
         if let Some((lane, zone)) = self.idle_zone_with_garbage() {
             match lane {
                 Some(lane) => self.end_zone(lane, zone).await?,
-                None => self.end_spare(zone).await,
+                None => self.end_spare(zone).await?,
             }
             return Ok(true);
         }
@@ -122,7 +122,7 @@ impl Engine {
         idle.chain(spare).filter(|(_, zone)| garbage(*zone) > 0).max_by_key(|(_, zone)| garbage(*zone))
     }
 
-    async fn end_spare(&self, zone: ZoneId) {
+    async fn end_spare(&self, zone: ZoneId) -> FilesResult<()> {
         let epoch = {
             let mut state = self.state.borrow_mut();
             state.lanes.spare.retain(|spare| *spare != zone);
@@ -130,9 +130,14 @@ impl Engine {
             state.zones.close(zone);
             state.zones.get(zone).map_or(0, |entry| entry.epoch)
         };
-        self.release(zone, epoch).await;
+        // A zone that fails when it is given back takes along what no flush has covered.
+        let flushed = self.flush().await;
+        if flushed.is_ok() {
+            self.release(zone, epoch).await;
+        }
         self.state.borrow_mut().lanes.leaving -= 1;
         self.wakes.room.notify_waiters();
+        flushed
     }
 
     /// Takes no more changes, makes durable what there is, and ends.

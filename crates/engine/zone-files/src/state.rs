@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use shingle_base::ZoneId;
 use shingle_runtime::Instant;
+use shingle_zone_kit::Losses;
 
 use crate::config::FileKind;
 use crate::error::{FilesError, FilesResult};
@@ -13,7 +14,7 @@ use crate::format::Op;
 use crate::layout::Layout;
 use crate::stats::Counters;
 use crate::tree::Tree;
-use crate::write::{LOGS, Lanes};
+use crate::write::{COPIES, LOGS, Lanes};
 use crate::zones::{Status, ZoneTable};
 
 /// Bytes on their way to the drive.
@@ -45,6 +46,8 @@ pub(crate) struct Active {
     pub(crate) lane: Option<usize>,
     /// Expected size.
     pub(crate) expected: u64,
+    /// Zones that failed with some of its bytes, which no flush had covered. (ZF-SYNC-3)
+    pub(crate) losses: Losses,
     /// Names that it lost, and journal entries that say so are not durable yet.
     pub(crate) unlinking: u32,
 }
@@ -148,11 +151,26 @@ impl State {
         let size = self.tree.file(serial).map_or(0, known);
         let idle = self.active.get(&serial).is_some_and(|active| {
             let settled = active.entry <= self.durable_entry && active.journaled >= size;
-            active.opens == 0 && active.waiting() == 0 && active.unlinking == 0 && settled
+            let told = active.unlinking == 0 && !active.losses.any();
+            active.opens == 0 && active.waiting() == 0 && told && settled
         });
         if idle {
             self.active.remove(&serial);
             self.lanes.disown(serial);
+        }
+    }
+
+    /// A zone has failed: notes files of which it may have lost bytes. Copies are the cleaner's own concern. (ZF-SYNC-3)
+    pub(crate) fn note_losses(&mut self, zone: ZoneId) {
+        let Some(entry) = self.zones.get(zone).filter(|entry| entry.is_in_doubt()) else { return };
+        if usize::from(entry.stream) == COPIES {
+            return;
+        }
+        let is_lost = |extent: &Extent| extent.zone == zone && extent.end_block() > u64::from(entry.durable);
+        for (serial, active) in &mut self.active {
+            if self.tree.file(*serial).is_some_and(|node| node.extents.iter().any(is_lost)) {
+                active.losses.note();
+            }
         }
     }
 

@@ -251,7 +251,19 @@ impl Opened {
         self.header.data_at + u64::from(slot) * self.header.geometry.zone_size.bytes()
     }
 
-    /// Frees space that its process did not: slots of resets and of first writes that were cut off.
+    /// The rest of each slot whose zone can be written on.
+    fn behind_write_pointers(&self) -> Vec<(u64, u64)> {
+        let zones = (0..self.header.geometry.zone_count).map(ZoneId);
+        let rests = zones.filter_map(|zone| {
+            let info = self.machine.info(zone);
+            let slot = self.slots.get(zone).filter(|_| info.state.is_active())?;
+            Some((self.slot_at(slot) + info.written.bytes(), (self.header.geometry.zone_size - info.written).bytes()))
+        });
+        rests.filter(|(_, length)| *length > 0).collect()
+    }
+
+    /// Frees space that its process did not: slots of resets and of first writes that were cut off. Clears what writes left that were cut off
+    /// before their entries (ZD-FD-5).
     fn tidy(&mut self) -> io::Result<()> {
         let reset: Vec<ZoneId> = (0..self.header.geometry.zone_count)
             .map(ZoneId)
@@ -261,6 +273,9 @@ impl Opened {
             self.slots.release(zone, 0);
             let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
             self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
+        }
+        for (at, length) in self.behind_write_pointers() {
+            host::clear(&self.file, at, length)?;
         }
         // Effects of the last process may not be flushed: only behind this are its slots free (ZD-SL-1).
         self.file.sync_data()?;

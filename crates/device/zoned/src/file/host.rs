@@ -18,6 +18,9 @@ use crate::file::error::{FileDeviceError, FileDeviceErrorKind};
 /// The most pieces the operating system takes in one call.
 const GATHER_MAX: usize = 1024;
 
+/// Bytes that are read at a time where there are no holes.
+const CLEAR_STEP: usize = 1 << 20;
+
 /// Writes the pieces one behind the other from byte `at`.
 pub(crate) fn write_all(file: &File, mut at: u64, data: &[Bytes]) -> io::Result<()> {
     if let [piece] = data {
@@ -54,6 +57,27 @@ pub(crate) fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
 /// Makes `length` bytes from `at` read as zeros; where the device cannot do it by itself the kernel writes them.
 pub(crate) fn zero(file: &File, at: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, at, length)?)
+}
+
+/// Makes `length` bytes from `at` read as zeros, by a hole where there are holes: elsewhere they are read, and those that are no zeros are
+/// written over.
+pub(crate) fn clear(file: &File, at: u64, length: u64) -> io::Result<()> {
+    if punch(file, at, length).is_ok() { Ok(()) } else { write_zeros(file, at, length) }
+}
+
+fn write_zeros(file: &File, at: u64, length: u64) -> io::Result<()> {
+    let mut bytes = vec![0; CLEAR_STEP];
+    let zeros = vec![0; CLEAR_STEP];
+    let mut done = 0;
+    while done < length {
+        let step = (length - done).min(CLEAR_STEP as u64) as usize;
+        let (Some(bytes), Some(zeros)) = (bytes.get_mut(..step), zeros.get(..step)) else { break };
+        if file.read_exact_at(bytes, at + done).is_err() || bytes != zeros {
+            file.write_all_at(zeros, at + done)?;
+        }
+        done += step as u64;
+    }
+    Ok(())
 }
 
 /// A file that is open as a drive only here.
@@ -142,5 +166,30 @@ pub(crate) fn device_error(error: io::Error, writing: bool) -> DeviceErrorKind {
         _ if error.raw_os_error() != Some(rustix::io::Errno::IO.raw_os_error()) => DeviceErrorKind::System(error),
         _ if writing => DeviceErrorKind::WriteFailed,
         _ => DeviceErrorKind::ReadFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleared_bytes_are_zeros_and_no_others() {
+        for clear in [clear, write_zeros] {
+            check(clear);
+        }
+    }
+
+    fn check(clear: impl Fn(&File, u64, u64) -> io::Result<()>) {
+        let path = std::env::temp_dir().join(format!("shingle-clear-{}", std::process::id()));
+        std::fs::write(&path, vec![7; 3 * CLEAR_STEP]).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        clear(&file, 4096, 2 * CLEAR_STEP as u64).unwrap();
+        let left = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let cleared = 4096..4096 + 2 * CLEAR_STEP;
+        assert!(left[..4096].iter().all(|&byte| byte == 7));
+        assert!(left[cleared.clone()].iter().all(|&byte| byte == 0));
+        assert!(left[cleared.end..3 * CLEAR_STEP].iter().all(|&byte| byte == 7));
     }
 }

@@ -22,6 +22,8 @@
 //! - ZD-FD-4: a failed flush and every command after it are answered with `Gone`: the system may have dropped unwritten pages, and
 //!   would not say so again. One flush runs at a time, as it would say so to one of several only. (`after_a_failed_flush_the_drive_is_gone`,
 //!   `a_flush_beside_one_that_fails_does_not_succeed`)
+//! - ZD-FD-5: from an opening on all behind the write pointer of a zone that can be written on is zeros: a write that the opening did not
+//!   show never comes back behind later ones. (`bytes_behind_a_write_pointer_are_zeros_after_an_opening`)
 
 mod ahead;
 mod create;

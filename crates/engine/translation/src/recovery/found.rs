@@ -11,7 +11,9 @@ use crate::engine::Engine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// It is not written on: the journal is to say where it ends.
-    Close { zone: ZoneId, epoch: u64, end: u32, release: bool },
+    Close { zone: ZoneId, epoch: u64, end: u32 },
+    /// It is not written on, and the drive has it active. (TL-LIMIT-2)
+    Release { zone: ZoneId, epoch: u64 },
     /// It is free, and the drive has it active.
     Reset(ZoneId),
 }

@@ -87,7 +87,8 @@ async fn scan_zone(drive: &Drive, info: ZoneInfo, known: Option<Known>) -> Devic
         zone.end = known.end.unwrap_or(written);
         return Ok((zone, report));
     }
-    zone.end = known.end.unwrap_or(known.covered.max(written));
+    // The journal ends a zone that failed before blocks that only a checkpoint makes sure of. (TL-LOSS-1)
+    zone.end = known.end.unwrap_or(written).max(known.covered);
     let from = known.covered.max(1);
     let to = known.end.unwrap_or(written).min(if offline { 0 } else { written });
     if from < to {
@@ -95,7 +96,7 @@ async fn scan_zone(drive: &Drive, info: ZoneInfo, known: Option<Known>) -> Devic
         let stretches = look(drive, info.zone, &known, from..to, &mut report).await?;
         let judged = judge(info.zone, &stretches, known.end, &mut report);
         (zone.pairs, zone.clean, zone.scarred) = (judged.pairs, judged.clean, judged.scarred);
-        zone.end = known.end.unwrap_or(judged.end.max(known.covered));
+        zone.end = known.end.unwrap_or(judged.end).max(known.covered);
     } else {
         zone.clean = known.covered <= written;
     }

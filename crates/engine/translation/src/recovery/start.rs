@@ -52,9 +52,9 @@ pub(super) fn table(
         let status = if is_frontier { Status::Open } else { Status::Closed };
         let (stream, epoch, own) = (known.stream, known.epoch, Own { covered: known.whole, kept: 0 });
         table.restore(zone, Zone { status, stream, epoch, next: *end, durable: *end, broken, own, ..Zone::default() });
-        if !is_frontier && known.end.is_none() {
-            let release = !broken && info.state != ZoneState::Full && info.state != ZoneState::Empty;
-            endings.push(Ending::Close { zone, epoch: known.epoch, end: *end, release });
+        if !is_frontier {
+            endings.extend(known.end.is_none().then_some(Ending::Close { zone, epoch, end: *end }));
+            endings.extend(info.state.is_active().then_some(Ending::Release { zone, epoch }));
         }
     }
     count(drive, maps, &mut table, report);
@@ -114,16 +114,16 @@ impl Found {
         }
         engine.journal_room().await?;
         let closed = endings.iter().filter_map(|ending| match *ending {
-            Ending::Close { zone, epoch, end, .. } => {
+            Ending::Close { zone, epoch, end } => {
                 Some(engine.journal(&Entry::Closed { zone, epoch, end }, engine.sequence.next()))
             }
-            Ending::Reset(_) => None,
+            Ending::Release { .. } | Ending::Reset(_) => None,
         });
         try_join_all(closed.collect::<Vec<_>>()).await?;
         for ending in endings {
             match ending {
-                Ending::Close { zone, epoch, release: true, .. } => engine.release(zone, epoch).await,
                 Ending::Close { .. } => {}
+                Ending::Release { zone, epoch } => engine.release(zone, epoch).await,
                 Ending::Reset(zone) => {
                     let clean = engine.reset(zone).await? == Reset::Done;
                     engine.state.borrow_mut().zones.set_dirty(zone, !clean);

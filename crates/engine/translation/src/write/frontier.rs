@@ -17,7 +17,8 @@ use super::stream::is_copy;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::place::Place;
-use crate::state::State;
+use crate::state::{Doubt, State};
+use crate::zones::Zone;
 
 /// The stream of a lane.
 fn stream_of(lane: usize) -> u8 {
@@ -85,7 +86,18 @@ impl Writer for Engine {
         let mut state = self.state.borrow_mut();
         // All failures count but those for want of room on the host.
         state.host_full |= !counts && self.closing.get();
-        state.zones.note_failure(zone, broken, counts)
+        let failures = state.zones.note_failure(zone, broken, counts);
+        // No opening looks at copies, and those that no flush has covered are in no map.
+        let written = state.zones.get(zone).filter(|entry| broken && !is_copy(entry.stream)).copied();
+        if let Some(Zone { epoch, durable: from, next: to, .. }) = written {
+            state.settles = true;
+            if from < to {
+                state.losses.note();
+                state.doubts.push(Doubt { zone, epoch, from, to });
+            }
+            self.keeper.wake();
+        }
+        failures
     }
 
     async fn leave(self: &Rc<Self>, lane: usize, zone: ZoneId) -> Result<(), Failure> {
@@ -219,7 +231,7 @@ impl Engine {
         if held {
             self.wakes.landed.notify_waiters();
         }
-        if emptied || self.log.needs_checkpoint() {
+        if emptied || self.wants_checkpoint() {
             self.keeper.wake();
         }
     }

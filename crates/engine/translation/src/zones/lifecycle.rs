@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::format::Entry;
 use crate::state::State;
 use crate::write::{is_copy, reserve};
+use crate::zones::Zone;
 
 /// The fewest blocks that a frontier can use: those of the shortest pair.
 const PAIR_BLOCKS_MIN: u32 = 2;
@@ -105,7 +106,10 @@ impl Engine {
             self.rt.sleep(rest).await;
             return Ok(());
         }
-        self.journal_room().await?;
+        if let Err(failure) = self.journal_room().await {
+            self.state.borrow_mut().zones.give_back(zone);
+            return Err(failure);
+        }
         let opened = {
             let mut state = self.state.borrow_mut();
             let epoch = self.sequence.next();
@@ -142,20 +146,22 @@ impl Engine {
             let frontier = &mut state.frontiers[usize::from(stream)];
             // Another caller may have ended it, and it may be another stream's by now.
             let own = frontier.zone.take_if(|open| *open == zone).is_some();
-            let ended = state.zones.get(zone).filter(|_| own).map(|entry| (entry.epoch, entry.next, entry.broken));
+            let ended = state.zones.get(zone).filter(|_| own).copied();
             if ended.is_some() {
                 state.zones.close(zone);
             }
             // A full zone is active no more.
-            let active = ended.is_some_and(|(_, end, _)| end < self.drive.layout.shape.zone_blocks);
+            let active = ended.is_some_and(|entry| entry.next < self.drive.layout.shape.zone_blocks);
             (ended, active.then(|| Change::begin(self, &mut state, stream)))
         };
         let engine = self.clone();
         async move {
             let _change = change;
-            let Some((epoch, end, broken)) = ended else { return Ok(()) };
-            engine.flush_blocks_of(zone, epoch, end).await?;
+            let Some(Zone { epoch, next, durable, broken, .. }) = ended else { return Ok(()) };
+            engine.flush_blocks_of(zone, epoch, next).await?;
             engine.journal_room().await?;
+            // Nobody may take for durable what the zone may have lost: the blocks behind count once a checkpoint has them. (TL-LOSS-1)
+            let end = if broken { durable } else { next };
             engine.journal(&Entry::Closed { zone, epoch, end }, engine.sequence.next()).await?;
             if !broken && end < engine.drive.layout.shape.zone_blocks {
                 engine.release(zone, epoch).await;

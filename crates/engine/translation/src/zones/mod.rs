@@ -4,6 +4,8 @@
 //! - TL-ZONE-1: `live` of a zone is the number of sectors whose place is in it, `kept` that of those which only snapshots have.
 //! - TL-LIMIT-1: zones that streams have, take or leave are together no more than the drive allows to be open, or active, with one for the
 //!   log, one for the volume's own cleaner, and one to spare. (`runs_that_begin_at_once_keep_to_the_limits`)
+//! - TL-LIMIT-2: an opening gives back all zones that the drive has active and that nobody writes on.
+//!   (`zones_that_nobody_writes_are_given_back_by_the_next_opening`)
 
 mod change;
 mod lifecycle;

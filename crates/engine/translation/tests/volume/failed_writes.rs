@@ -1,4 +1,4 @@
-//! TL-SNAP-2, TL-SNAP-3: writes that fail while a snapshot is taken.
+//! TL-SNAP-2, TL-SNAP-3: writes that fail while a snapshot is taken. TL-LOSS-1: zones that fail with writes that no flush had covered.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -127,6 +127,74 @@ fn failing_writes_and_snapshots_do_not_wait_for_each_other() {
             }
             device.set_faults(Faults::default());
             volume.close().await.unwrap();
+        });
+    }
+}
+
+/// TL-LOSS-1: a zone takes along writes that were answered. The next flush says so, and another opening finds all that was flushed.
+#[test]
+fn a_flush_tells_of_writes_that_were_lost_with_their_zone() {
+    for seed in seeds(12) {
+        Sim::new(seed).run(move |rt| async move {
+            let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+            let (device, _, _) = format(&rt, &shape, 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            put(&volume, 0, 10, 1).await.unwrap();
+            volume.flush().await.unwrap();
+            for lba in 10..12 + seed % 3 {
+                put(&volume, lba, 1, 2).await.unwrap();
+            }
+            let fault = [Fault::ZoneLosesCache, Fault::ZoneOffline][usize::from(seed % 6 == 5)];
+            let trigger = Trigger::Nth(CommandKind::Write, 0);
+            device.set_faults(Faults::new([FaultRule { trigger, fault }]));
+            put(&volume, 20, 10, 3).await.unwrap();
+            device.set_faults(Faults::default());
+            if seed % 2 == 0 {
+                rt.sleep(Duration::from_secs(1)).await;
+            }
+            let mut lost = false;
+            for lba in 10..12 + seed % 3 {
+                lost |= volume.read(lba * 4096, 4096).await.is_err();
+            }
+            let (first, beside) = join(volume.flush(), volume.flush()).await;
+            for flushed in [first, beside] {
+                let told = flushed.map_err(|error| error.kind);
+                assert_eq!(told, if lost { Err(StoreErrorKind::Device) } else { Ok(()) }, "seed {seed}");
+            }
+            volume.flush().await.unwrap_or_else(|error| panic!("seed {seed}: it is told once: {error}"));
+            let mut found = Vec::new();
+            for lba in 0..30 {
+                found.push(volume.read(lba * 4096, 4096).await.ok());
+            }
+            let again = SimDevice::new(&rt, &device.crash_image_with(seed, Survival::Prefix));
+            let (volume, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            for (lba, found) in (0..30).zip(found) {
+                assert!(volume.read(lba * 4096, 4096).await.ok() == found, "seed {seed}: sector {lba}");
+            }
+            assert!(volume.read(20 * 4096, 4096).await.unwrap() == vec![3; 4096], "seed {seed}");
+            assert!(fault == Fault::ZoneOffline || volume.read(0, 4096).await.unwrap() == vec![1; 4096], "seed {seed}");
+        });
+    }
+}
+
+/// TL-LOSS-1: the same without a flush: the volume sees to it that the next opening depends on no block of the zone.
+#[test]
+fn a_zone_that_fails_with_its_cache_refuses_no_opening() {
+    for seed in seeds(12) {
+        Sim::new(seed).run(move |rt| async move {
+            let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+            let (device, _, _) = format(&rt, &shape, 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            for lba in 0..2 + seed % 3 {
+                put(&volume, lba, 1, 2).await.unwrap();
+            }
+            let (trigger, fault) = (Trigger::Nth(CommandKind::Write, 0), Fault::ZoneLosesCache);
+            device.set_faults(Faults::new([FaultRule { trigger, fault }]));
+            put(&volume, 20, 10, 3).await.unwrap();
+            rt.sleep(Duration::from_secs(1)).await;
+            let again = SimDevice::resume(&rt, device.kill());
+            let (volume, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(volume.read(20 * 4096, 4096).await.unwrap() == vec![3; 4096], "seed {seed}");
         });
     }
 }

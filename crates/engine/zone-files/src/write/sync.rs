@@ -3,15 +3,24 @@
 //! # Invariants
 //! - ZF-SYNC-1: bytes are durable before an entry of the journal names their place, and the entry is before the caller is answered.
 //! - ZF-SYNC-2: bytes of a log are durable once their records are: a sync of them writes nothing else.
+//! - ZF-SYNC-3: a sync fails, once, after a zone failed with bytes of its file that no flush had covered; what can still be read of them is
+//!   durable then. (`a_sync_tells_of_bytes_that_were_lost_with_their_zone`)
 
 use std::rc::Rc;
 
+use shingle_zone_kit::Pin;
+
 use crate::config::FileKind;
 use crate::engine::{After, Engine};
-use crate::error::{FilesError, FilesResult};
+use crate::error::{FilesError, FilesErrorKind, FilesResult};
+use crate::extent::Extent;
 use crate::format::Op;
 use crate::state::State;
 use crate::tree::EXTENTS_MAX;
+use crate::zones::Zone;
+
+/// Bytes that are read at a time to see that they are there.
+const READ_BYTES: u64 = 1 << 20;
 
 impl State {
     /// Operations that tell the journal of a file's bytes before `end`, and note that it knows them. None for logs (ZF-SYNC-2), and for
@@ -57,8 +66,47 @@ impl Engine {
         }
     }
 
-    /// Makes all that was appended to a file durable.
+    /// Makes all that was appended to a file durable, and tells of what was lost. (ZF-SYNC-3)
     pub(crate) async fn sync(self: &Rc<Self>, serial: u64) -> FilesResult<()> {
+        let losses = || self.state.borrow().active.get(&serial).map(|active| active.losses).unwrap_or_default();
+        let told = losses().told();
+        self.make_durable(serial).await?;
+        let Some(lost) = losses().since(told) else { return Ok(()) };
+        self.checkpoint().await?;
+        let whole = self.survived(serial).await;
+        if let Some(active) = self.state.borrow_mut().active.get_mut(&serial) {
+            active.losses.tell(lost);
+        }
+        if whole {
+            return Ok(());
+        }
+        let text = "a zone failed, and bytes of the file that no flush had covered are lost with it";
+        Err(FilesError::new(FilesErrorKind::Device, text))
+    }
+
+    /// True if all that a file has in zones can be read that failed before a flush covered them.
+    async fn survived(self: &Rc<Self>, serial: u64) -> bool {
+        let (doubted, _pins): (Vec<Extent>, Vec<Pin>) = {
+            let state = self.state.borrow();
+            let in_doubt = |extent: &&Extent| state.zones.get(extent.zone).is_some_and(Zone::is_in_doubt);
+            let extents = state.tree.file(serial).into_iter().flat_map(|node| node.extents.iter());
+            extents.filter(in_doubt).map(|extent| (*extent, state.zones.pin(extent.zone))).unzip()
+        };
+        for extent in doubted {
+            let mut at = extent.offset;
+            while at < extent.end() {
+                let end = extent.records_end(at, READ_BYTES);
+                if self.read_range(serial, extent, at, end).await.is_err() {
+                    return false;
+                }
+                at = end;
+            }
+        }
+        true
+    }
+
+    /// Makes all that was appended to a file durable.
+    async fn make_durable(self: &Rc<Self>, serial: u64) -> FilesResult<()> {
         self.state.borrow_mut().counters.syncs += 1;
         self.write_out(serial).await?;
         let end = self.state.borrow().tree.file(serial).map_or(0, |node| node.extents.size());
@@ -106,7 +154,7 @@ impl Engine {
             let engine = self.clone();
             self.rt.spawn_detached(async move {
                 // A failure stays with the file: it is told at the next sync, or at the end.
-                if let Err(error) = engine.sync(serial).await {
+                if let Err(error) = engine.make_durable(serial).await {
                     tracing::warn!(serial, %error, "a file that was closed without a sync is not durable yet");
                 }
             });

@@ -74,7 +74,10 @@ impl Writer for Engine {
     }
 
     fn note_failure(&self, zone: ZoneId, broken: bool, counts: bool) -> u32 {
-        self.state.borrow_mut().zones.note_failure(zone, broken, counts)
+        let mut state = self.state.borrow_mut();
+        let failures = state.zones.note_failure(zone, broken, counts);
+        state.note_losses(zone);
+        failures
     }
 
     async fn leave(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {

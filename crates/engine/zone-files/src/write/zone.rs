@@ -3,6 +3,8 @@
 //! # Invariants
 //! - ZF-LOG-1: a zone of logs is written once the journal says durably that it is one; and the next one once the blocks of the last are
 //!   durable, and the journal says where it ends. So all but the newest were whole, and what is missing in them was lost.
+//! - ZF-LOG-2: no opening depends on blocks of a zone of logs that failed: a checkpoint has its records before the next one is written.
+//!   (`a_zone_of_logs_that_fails_with_its_cache_refuses_no_opening`)
 //! - ZF-ROOM-1: copies find a free zone that files may not take, so that a zone can be emptied whenever some of it is dead.
 
 use std::rc::Rc;
@@ -179,14 +181,20 @@ impl Engine {
     }
 
     async fn leave_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
-        let ended = self.state.borrow().zones.get(zone).map(|entry| (entry.epoch, entry.next, entry.broken));
-        let Some((epoch, end, broken)) = ended else { return Ok(()) };
+        let ended = self.state.borrow().zones.get(zone).copied();
+        let Some(Zone { epoch, next, durable, broken, .. }) = ended else { return Ok(()) };
+        let is_active = !broken && next < self.drive.layout.zone_blocks;
         let mut entry = 0;
-        if lane == LOGS {
+        if lane == LOGS || is_active {
+            // Also for the drive's sake: a zone that fails when it is given back takes along what no flush has covered.
             self.flush().await?;
+        }
+        if lane == LOGS {
             self.journal_room().await?;
+            // Nobody may take for durable what the zone may have lost: the records behind count once a checkpoint has them. (ZF-LOG-2)
+            let end = if broken { durable } else { next };
             entry = self.journal(&[Op::Closed { zone, epoch, block: end }], After::default());
-            self.state.borrow_mut().zones.mark_durable_before(zone, epoch, end);
+            self.state.borrow_mut().zones.mark_durable_before(zone, epoch, next);
         }
         {
             let mut state = self.state.borrow_mut();
@@ -194,7 +202,10 @@ impl Engine {
             state.lanes.all[lane].zone = None;
         }
         self.journaled(entry).await?;
-        if !broken && end < self.drive.layout.zone_blocks {
+        if lane == LOGS && broken {
+            self.checkpoint().await?;
+        }
+        if is_active {
             self.release(zone, epoch).await;
         }
         Ok(())

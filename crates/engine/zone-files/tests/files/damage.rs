@@ -1,15 +1,17 @@
-//! ZF-REC-2, ZF-REC-3, ZF-READ-1: blocks that cannot be read, for a while or for good, rot, and images with any block changed.
+//! ZF-REC-2, ZF-REC-3, ZF-READ-1, ZF-SYNC-3, ZF-LOG-2: zones that fail with their cache, blocks that cannot be read, for a while or for good, rot, and images with any block changed.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_sim::{Medium, Random, Sim, SimDevice, contents, seeds};
-use shingle_zone_files::{FileKind, FilesErrorKind, FilesResult, Options, RecoveryReport, ZoneFiles};
-use shingle_zoned::ZonedDevice;
+use shingle_sim::{
+    CommandKind, Fault, FaultRule, Faults, Medium, Random, Sim, SimDevice, Survival, Trigger, contents, seeds,
+};
+use shingle_zone_files::{File, FileKind, FilesErrorKind, FilesResult, Options, RecoveryReport, ZoneFiles};
+use shingle_zoned::{Geometry, ZonedDevice};
 
-use crate::common::{fresh, of};
+use crate::common::{format, fresh, of, open};
 
 async fn opened(
     rt: &Runtime,
@@ -200,4 +202,78 @@ fn no_changed_block_shows_wrong_bytes() {
         });
     }
     assert!(opened_well > 30 || std::env::var_os("SHINGLE_SEED").is_some(), "only {opened_well} opened");
+}
+
+/// The next write to the drive meets a fault.
+fn fail_next_write(device: &SimDevice, fault: Fault) {
+    device.set_faults(Faults::new([FaultRule { trigger: Trigger::Nth(CommandKind::Write, 0), fault }]));
+}
+
+/// A drive with a cache, and files on it.
+async fn with_cache(rt: &Runtime) -> (SimDevice, ZoneFiles) {
+    let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+    let device = format(rt, &shape).await;
+    let (files, _) = open(rt, &device).await.unwrap();
+    (device, files)
+}
+
+/// ZF-SYNC-3: a zone takes along bytes that were written and not flushed. The next sync of their file says so, and no other's; all that was
+/// synced is there, and what can be read after it stays.
+#[test]
+fn a_sync_tells_of_bytes_that_were_lost_with_their_zone() {
+    for seed in seeds(12) {
+        for kind in [FileKind::Wal, FileKind::Sst] {
+            Sim::new(seed).run(move |rt| async move {
+                let context = format!("seed {seed}, {kind:?}");
+                let (device, files) = with_cache(&rt).await;
+                let (file, other) =
+                    (files.create("log", of(kind)).await.unwrap(), files.create("other", of(kind)).await.unwrap());
+                let next =
+                    async |file: &File| file.append(vec![Bytes::from(contents(1, file.size(), RECORD))]).await.unwrap();
+                next(&other).await;
+                other.sync().await.unwrap();
+                next(&file).await;
+                file.sync().await.unwrap();
+                for _ in 0..1 + seed % 3 {
+                    next(&file).await;
+                    file.flush().await.unwrap();
+                }
+                fail_next_write(&device, Fault::ZoneLosesCache);
+                next(&file).await;
+                file.flush().await.unwrap();
+                device.set_faults(Faults::default());
+                other.sync().await.unwrap_or_else(|error| panic!("{context}: of the other: {error}"));
+                let lost = seen(&files).await.1.iter().any(Result::is_err);
+                let told = file.sync().await.map_err(|error| error.kind);
+                assert_eq!(told, if lost { Err(FilesErrorKind::Device) } else { Ok(()) }, "{context}");
+                file.sync().await.unwrap_or_else(|error| panic!("{context}: it is told once: {error}"));
+                let before = seen(&files).await;
+                assert_eq!(before.1.first(), Some(&Ok(())), "{context}: it was synced");
+                let again = SimDevice::new(&rt, &device.crash_image_with(seed, Survival::Prefix));
+                let (files, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+                assert_eq!(seen(&files).await, before, "{context}");
+            });
+        }
+    }
+}
+
+/// ZF-LOG-2: the same without a sync.
+#[test]
+fn a_zone_of_logs_that_fails_with_its_cache_refuses_no_opening() {
+    for seed in seeds(12) {
+        Sim::new(seed).run(move |rt| async move {
+            let (device, files) = with_cache(&rt).await;
+            let file = files.create("log", of(FileKind::Wal)).await.unwrap();
+            for number in 0..3 + seed % 3 {
+                if number == 2 + seed % 3 {
+                    fail_next_write(&device, [Fault::ZoneLosesCache, Fault::ZoneOffline][usize::from(seed % 4 == 3)]);
+                }
+                file.append(vec![Bytes::from(contents(1, file.size(), RECORD))]).await.unwrap();
+                file.flush().await.unwrap();
+            }
+            rt.sleep(std::time::Duration::from_secs(1)).await;
+            let (_, opened) = opened(&rt, device.kill(), false).await;
+            opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        });
+    }
 }

@@ -1,13 +1,18 @@
 //! ZF-CLEAN-3 and ZF-CLEAN-4: zones are emptied around what cannot be read, and again when it can be read.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::Runtime;
-use shingle_sim::{Medium, Random, Sim, SimDevice, Survival, contents, seeds};
-use shingle_zone_files::{FileKind, FilesErrorKind, ZoneFiles};
+use shingle_sim::{
+    CommandKind, Fault, FaultRule, Faults, Medium, Random, Sim, SimDevice, Survival, Trigger, contents, seeds,
+};
+use shingle_zone_files::{FileKind, FilesErrorKind, ZoneDump, ZoneFiles};
 use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
 
 use crate::common::{format, of, open};
@@ -189,4 +194,111 @@ fn a_block_that_is_readable_again_lets_its_zone_go() {
             }
         });
     }
+}
+
+/// Has a zone of copies fail in which nothing is durable yet: at the second write into it, or, without a fault, at the flush behind them.
+/// Returns a place for the zone.
+fn fail_copies(files: &ZoneFiles, device: &SimDevice, fault: Option<Fault>) -> Rc<Cell<Option<ZoneId>>> {
+    let (files, failed, mut writes) = (files.clone(), Rc::new(Cell::new(None)), BTreeMap::<ZoneId, u32>::new());
+    let told = failed.clone();
+    device.on_command(move |command, device| {
+        let is_fresh = |dump: &ZoneDump| dump.use_of == "copies" && dump.files.is_empty();
+        if failed.get().is_some() {
+            return;
+        }
+        match (command.kind, command.zone, fault) {
+            (CommandKind::Write, Some(zone), Some(fault)) => {
+                let Some(dump) = files.dump().into_iter().find(|dump| dump.zone == zone && is_fresh(dump)) else {
+                    return;
+                };
+                let count = writes.entry(zone).or_default();
+                *count = if dump.written == 0 { 1 } else { *count + 1 };
+                if *count == 2 {
+                    failed.set(Some(zone));
+                    device.set_faults(Faults::new([FaultRule { trigger: Trigger::Command(command.number), fault }]));
+                }
+            }
+            (CommandKind::Flush, _, None) => {
+                let written = files.dump().into_iter().find(|dump| is_fresh(dump) && dump.live_bytes > 0);
+                failed.set(written.map(|dump| dump.zone));
+                failed.get().iter().for_each(|zone| device.medium().set_state(*zone, ZoneState::Offline));
+            }
+            _ => {}
+        }
+    });
+    told
+}
+
+/// ZF-CLEAN-1: copies that their zone took along before they were durable are given to no file.
+#[test]
+fn a_zone_that_fails_with_copies_costs_no_original() {
+    for fault in [Some(Fault::ZoneLosesCache), Some(Fault::ZoneOffline), None] {
+        for seed in seeds(6) {
+            Sim::new(seed).run(move |rt| async move {
+                let context = format!("seed {seed}, {fault:?}");
+                let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+                let device = format(&rt, &shape).await;
+                let (files, _) = open(&rt, &device).await.unwrap();
+                let mut number = 0;
+                loop {
+                    let file = files.create(&format!("f{number}"), of(FileKind::Sst)).await.unwrap();
+                    file.append(vec![Bytes::from(contents(number, 0, 30_000))]).await.unwrap();
+                    if file.sync().await.is_err() {
+                        break;
+                    }
+                    number += 1;
+                }
+                files.remove(&format!("f{number}")).await.unwrap();
+                let failed = fail_copies(&files, &device, fault);
+                for gone in (0..number).filter(|gone| gone % 3 == 0) {
+                    files.remove(&format!("f{gone}")).await.unwrap();
+                }
+                let file = files.create("new", of(FileKind::Sst)).await.unwrap();
+                file.append(vec![Bytes::from(contents(7, 0, 1 << 20))]).await.unwrap();
+                file.sync().await.unwrap_or_else(|error| panic!("{context}: {error}"));
+                rt.sleep(Duration::from_secs(60)).await;
+                assert!(failed.get().is_some(), "{context}: no zone of copies failed");
+                for kept in (0..number).filter(|kept| kept % 3 > 0) {
+                    let read = files.open_file(&format!("f{kept}")).unwrap().read(0, 1 << 20).await;
+                    let read = read.unwrap_or_else(|error| panic!("{context}: f{kept}: {error}"));
+                    assert!(read == contents(kept, 0, 30_000), "{context}: f{kept}");
+                }
+                device.on_command(|_, _| {});
+                files.close().await.unwrap();
+            });
+        }
+    }
+}
+
+/// Copies that wait for a slow drive take bounded memory, however large their extent.
+#[test]
+fn copies_are_read_no_farther_ahead_than_their_writes_need() {
+    Sim::new(1).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(4096), 40, 0, 8)).await;
+        let (files, _) = open(&rt, &device).await.unwrap();
+        let file = files.create("f0", of(FileKind::Sst)).await.unwrap();
+        file.append(vec![Bytes::from(contents(0, 0, 14 << 20))]).await.unwrap();
+        file.sync().await.unwrap();
+        drop(file);
+        let zone = files.dump().into_iter().find(|dump| !dump.files.is_empty()).unwrap().zone;
+        let meta = files.data_zones().start;
+        files.close().await.unwrap();
+        device.medium().set_state(zone, ZoneState::ReadOnly);
+        let device = SimDevice::resume(&rt, device.kill());
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]).sparing((0..meta).map(ZoneId)));
+        let (files, _) = open(&rt, &device).await.unwrap();
+        rt.sleep(Duration::from_secs(60)).await;
+        let (_, read) = device.counts().reads;
+        assert!(
+            device.hung() == 1 && (2048..3000).contains(&read),
+            "{read} blocks were read for {} writes",
+            device.hung()
+        );
+        device.set_faults(Faults::default());
+        device.release_hung();
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(live_in(&files, zone), 0);
+        files.close().await.unwrap();
+    });
 }

@@ -125,8 +125,10 @@ impl ZoneCommands {
         if matches!(error.kind, DeviceErrorKind::Gone) {
             return Err(error);
         }
-        let info = self.state_of(zone).await;
-        let broken = info.is_some_and(is_broken);
+        // A drive that says so itself is believed at once: no flush that ends meanwhile covers what its zone may have lost.
+        let told = matches!(error.kind, DeviceErrorKind::ZoneReadOnly | DeviceErrorKind::ZoneOffline);
+        let info = if told { None } else { self.state_of(zone).await };
+        let broken = told || info.is_some_and(is_broken);
         let untouched = info.is_some_and(|info| info.written.0 == u64::from(from)) && !broken;
         let host_full = error.kind.is_host_full();
         let failures = note(broken, !host_full);
@@ -136,6 +138,11 @@ impl ZoneCommands {
         }
         tracing::warn!(%zone, %error, "a write failed; it goes on in another zone");
         Ok(AfterFailure::Leave)
+    }
+
+    /// Looks at a zone: `None` if that fails, else whether it can be written and reset. What a flush covered before is durable if it can.
+    pub async fn is_intact(&self, zone: ZoneId) -> Option<bool> {
+        self.state_of(zone).await.map(|info| !is_broken(info))
     }
 
     async fn state_of(&self, zone: ZoneId) -> Option<ZoneInfo> {

@@ -12,6 +12,8 @@
 //! - ZK-ZONE-3: news that come late change no younger generation of their zone.
 //! - ZK-ZONE-4: a zone that the drive does not call read-only or offline is not out of use because it was not reset for some seconds. It is
 //!   the last that is taken meanwhile.
+//! - ZK-ZONE-5: a flush makes nothing durable in a zone that has failed: its blocks that none had covered before stay
+//!   [in doubt](Zone::is_in_doubt).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -43,6 +45,9 @@ pub struct ZoneTable<Own> {
     opened: u64,
     /// Sum of all zones' counts.
     live: u64,
+    /// Zones that can be written no more, and those of them that are dead.
+    broken: u32,
+    dead: u32,
 }
 
 /// Blocks of open zones that a flush makes durable which begins now.
@@ -70,6 +75,8 @@ impl<Own: Copy + Default> ZoneTable<Own> {
             open: BTreeSet::new(),
             opened: 0,
             live: 0,
+            broken: 0,
+            dead: 0,
         }
     }
 
@@ -129,7 +136,12 @@ impl<Own: Copy + Default> ZoneTable<Own> {
 
     /// Zones that can be written no more.
     pub fn broken(&self) -> u32 {
-        self.zones.iter().filter(|zone| zone.broken).count() as u32
+        self.broken
+    }
+
+    /// Those of them that are in use still.
+    pub fn broken_in_use(&self) -> u32 {
+        self.broken - self.dead
     }
 
     /// Zones that were opened, those of earlier lives not counted.
@@ -149,8 +161,11 @@ impl<Own: Copy + Default> ZoneTable<Own> {
             self.open.insert(zone);
         }
         if let Some(entry) = self.entry(zone) {
-            let live = std::mem::replace(entry, Zone { live: 0, ..found }).live;
-            self.live -= live;
+            let before = std::mem::replace(entry, Zone { live: 0, ..found });
+            self.live -= before.live;
+            let counts = |zone: &Zone<Own>| (u32::from(zone.broken), u32::from(zone.status == Status::Dead));
+            let ((broken, dead), (is_broken, is_dead)) = (counts(&before), counts(&found));
+            (self.broken, self.dead) = (self.broken + is_broken - broken, self.dead + is_dead - dead);
         }
         self.note(zone);
     }
@@ -239,9 +254,12 @@ impl<Own: Copy + Default> ZoneTable<Own> {
     /// not count.
     pub fn note_failure(&mut self, zone: ZoneId, broken: bool, counts: bool) -> u32 {
         let Some(entry) = self.entry(zone) else { return u32::MAX };
+        let breaks = broken && !entry.broken;
         entry.broken |= broken;
         entry.failures += u32::from(counts);
-        entry.failures
+        let failures = entry.failures;
+        self.broken += u32::from(breaks);
+        failures
     }
 
     /// Some of what lives in a zone cannot be read.
@@ -271,9 +289,10 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         }
     }
 
-    /// The blocks of a generation before block `end` are durable. (ZK-ZONE-3)
+    /// The blocks of a generation before block `end` are durable. (ZK-ZONE-3) Not so in a zone that failed: a flush that succeeds says
+    /// nothing of what its cache held. (ZK-ZONE-5)
     pub fn mark_durable_before(&mut self, zone: ZoneId, epoch: u64, end: u32) {
-        if let Some(entry) = self.generation(zone, epoch) {
+        if let Some(entry) = self.generation(zone, epoch).filter(|entry| !entry.broken) {
             entry.durable = entry.durable.max(end);
         }
     }

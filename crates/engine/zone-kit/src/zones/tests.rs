@@ -118,8 +118,11 @@ fn a_broken_zone_dies_when_it_is_vacated() {
     table.advance(zone, 1, false);
     assert_eq!(table.note_failure(zone, true, true), 1, "one since the last that succeeded");
     table.close(zone);
-    assert_eq!((table.broken(), table.vacate(zone, 1)), (1, Some(Vacated::Dead)));
+    assert_eq!((table.broken_in_use(), table.broken(), table.vacate(zone, 1)), (1, 1, Some(Vacated::Dead)));
     assert_eq!((table.get(zone).unwrap().status, table.broken(), table.free()), (Status::Dead, 1, 3));
+    assert_eq!(table.broken_in_use(), 0);
+    table.bury(zone);
+    assert_eq!(table.broken(), 1, "it is counted once");
 }
 
 /// ZK-ZONE-3.
@@ -141,6 +144,25 @@ fn a_late_flush_marks_no_younger_generation() {
     assert_eq!(table.get(zone).unwrap().durable, 0);
     table.mark_durable_before(zone, 2, 3);
     assert_eq!(table.get(zone).unwrap().durable, 3);
+}
+
+/// ZK-ZONE-5.
+#[test]
+fn a_flush_makes_nothing_durable_in_a_zone_that_failed() {
+    let mut table = table();
+    let zone = table.take_free().unwrap();
+    table.open(zone, 0, 1);
+    table.advance(zone, 4, false);
+    table.mark_durable(&table.written());
+    table.note_failure(zone, true, true);
+    assert!(!table.get(zone).unwrap().is_in_doubt());
+    let other = table.take_free().unwrap();
+    table.open(other, 0, 2);
+    table.advance(other, 4, false);
+    let written = table.written();
+    table.note_failure(other, true, true);
+    table.mark_durable(&written);
+    assert!(table.get(other).unwrap().is_in_doubt());
 }
 
 #[test]

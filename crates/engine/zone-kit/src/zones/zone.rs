@@ -67,4 +67,9 @@ impl<Own> Zone<Own> {
     pub fn is_empty(&self) -> bool {
         self.status == Status::Closed && self.live == 0
     }
+
+    /// It failed before a flush covered all of its blocks: those behind the durable ones may be lost. (ZK-ZONE-5)
+    pub fn is_in_doubt(&self) -> bool {
+        self.broken && self.durable < self.next
+    }
 }

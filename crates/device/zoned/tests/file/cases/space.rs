@@ -173,3 +173,36 @@ fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
         .unwrap();
     }
 }
+
+/// ZD-FD-5: a write whose process was killed before its entry left bytes behind the write pointer. No later write may be followed by them.
+#[test]
+fn bytes_behind_a_write_pointer_are_zeros_after_an_opening() {
+    let directory = Directory::new("behind");
+    let path = directory.drive();
+    create(&path, &geometry());
+    real::run(|runtime| async move {
+        let device = crate::open(&path, &runtime).unwrap();
+        device.append(ZoneId(5), vec![blocks(1, 10)]).await.unwrap();
+        device.append(ZoneId(6), vec![blocks(2, 60)]).await.unwrap();
+        device.append(ZoneId(7), vec![blocks(3, 4)]).await.unwrap();
+        device.manage(ZoneId(7), ZoneOp::Close).await.unwrap();
+        drop(device);
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let at = |slot: u64, block: u64| 8192 + (slot * 64 + block) * 4096;
+        let behind = [(at(0, 10), 54 * 4096), (at(2, 4), 60 * 4096)];
+        for (at, length) in behind {
+            file.write_all_at(&vec![7; length], at).unwrap();
+        }
+        let device = crate::open(&path, &runtime).unwrap();
+        for (at, length) in behind {
+            let mut found = vec![1; length];
+            file.read_exact_at(&mut found, at).unwrap();
+            assert!(found.iter().all(|byte| *byte == 0), "old bytes at {at}");
+        }
+        for (zone, tag, count) in [(5, 1, 10), (6, 2, 60), (7, 3, 4)] {
+            let read = device.read(Lba(zone * 64), Blocks(count)).await.unwrap();
+            assert!(read == blocks(tag, count), "zone {zone}: what was written stays");
+        }
+    })
+    .unwrap();
+}
