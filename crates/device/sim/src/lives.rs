@@ -150,6 +150,34 @@ fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
     }
 }
 
+/// Hides blocks of any zone until the medium is [healed](Medium::heal): heads and ends above all, and now and then all of a zone.
+pub fn hide(random: &mut Random, medium: &Medium) {
+    let image = medium.image();
+    let geometry = image.geometry().clone();
+    let share = [0.05, 0.2, 0.6][random.below(3) as usize];
+    for zone in (0..geometry.zone_count).map(ZoneId) {
+        let written =
+            if geometry.is_conventional(zone) { geometry.zone_capacity.0 } else { image.zone(zone).written.0 };
+        if written == 0 || !random.chance(share) {
+            continue;
+        }
+        let (from, blocks) = match random.below(5) {
+            0 => (0, 1),
+            1 => (written - 1, 1),
+            2 => (0, written),
+            _ => (random.below(written), 1),
+        };
+        medium.fail_reads(geometry.start_of(zone) + Blocks(from), Blocks(blocks), None);
+    }
+}
+
+/// Reads and reports that fail now and then, and go well if they are tried again.
+pub fn unreliable_reads(random: &mut Random) -> Faults {
+    let share = [0.0, 0.05, 0.3][random.below(3) as usize];
+    let rule = |kind, share| FaultRule { trigger: Trigger::Rate(kind, share), fault: Fault::ReadError };
+    Faults::new([rule(CommandKind::Read, share), rule(CommandKind::Report, share / 4.0)])
+}
+
 /// A code and drives for an array of few drives; the seed decides them.
 #[derive(Clone, Debug)]
 pub struct ArrayShape {

@@ -7,6 +7,8 @@
 //! - TL-REC-1: every write that was durable is in the map, and of two to one sector the later one. Others are there in part or not.
 //! - TL-REC-2: a pair that is not whole is torn only if all its blocks can be read, and nothing says that it was durable: no pair
 //!   behind it in its zone, and no end of the zone in the journal. A torn one never was.
+//!   On a drive with a volatile cache one of which blocks cannot be read, and of which nothing says that it was durable, may be either: the
+//!   opening is refused until it can be read.
 //! - TL-REC-3: a pair that is not whole and not torn counts as written: header or trailer tell its names, and its sectors fail when
 //!   they are read and cannot be verified. If neither tells them, the opening is refused.
 //! - TL-REC-4: a torn pair with others behind it, of a drive with a volatile cache, stays torn: a checkpoint says so before anything

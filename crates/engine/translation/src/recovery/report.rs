@@ -35,7 +35,7 @@ pub struct RecoveryReport {
     pub torn: Vec<(ZoneId, u32)>,
     /// Pairs that are damaged or cannot be read: zone and block. Some of their sectors may fail when they are read.
     pub damaged: Vec<(ZoneId, u32)>,
-    /// Blocks whose names cannot be known. The opening is refused, or goes on without them.
+    /// Blocks of which the names, or whether they count, cannot be known. The opening is refused, or goes on.
     pub unknown: Vec<Unknown>,
     /// Sectors whose zone holds them no more.
     pub sectors_lost: u64,
@@ -44,7 +44,7 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// Refuses to go on where names cannot be known (TL-REC-3).
+    /// Refuses to go on where names, or which blocks count, cannot be known (TL-REC-2, TL-REC-3).
     pub(super) fn refuse_unless(&self, accepted: bool) -> StoreResult<()> {
         let Some(first) = self.unknown.first().filter(|_| !accepted) else { return Ok(()) };
         let Unknown { zone, from, to, unreadable } = *first;
@@ -59,7 +59,7 @@ impl RecoveryReport {
         };
         let text = format!(
             "{zone}: blocks {from} to {} {why}{others}. They say which sectors were written last. To go on without them, with those \
-             sectors as they were before, open the volume with `--accept-loss`",
+             sectors as they were before or failing until they are written, open the volume with `--accept-loss`",
             to.saturating_sub(1)
         );
         Err(StoreError::new(kind, text))

@@ -94,7 +94,8 @@ async fn scan_zone(drive: &Drive, info: ZoneInfo, known: Option<Known>) -> Devic
     if from < to {
         report.zones_scanned = 1;
         let stretches = look(drive, info.zone, &known, from..to, &mut report).await?;
-        let judged = judge(info.zone, &stretches, known.end, &mut report);
+        let subsets = drive.dev.geometry().volatile_cache;
+        let judged = judge(info.zone, &stretches, known.end, subsets, &mut report);
         (zone.pairs, zone.clean, zone.scarred) = (judged.pairs, judged.clean, judged.scarred);
         zone.end = known.end.unwrap_or(judged.end).max(known.covered);
     } else {

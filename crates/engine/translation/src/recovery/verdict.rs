@@ -43,8 +43,15 @@ pub(super) struct Judged {
     pub(super) scarred: bool,
 }
 
-/// Judges a zone. `ended` is its end, if the journal has it: all before was durable.
-pub(super) fn judge(zone: ZoneId, stretches: &[Stretch], ended: Option<u32>, report: &mut RecoveryReport) -> Judged {
+/// Judges a zone. `ended` is its end, if the journal has it: all before was durable. `subsets`: of writes that were not flushed a power cut
+/// leaves any blocks, and not only the first ones.
+pub(super) fn judge(
+    zone: ZoneId,
+    stretches: &[Stretch],
+    ended: Option<u32>,
+    subsets: bool,
+    report: &mut RecoveryReport,
+) -> Judged {
     let durable = stretches.iter().filter_map(|stretch| match stretch {
         Stretch::Whole(pair) | Stretch::Damaged { pair, .. } => Some(pair.durable),
         Stretch::Unknown { .. } => None,
@@ -60,6 +67,11 @@ pub(super) fn judge(zone: ZoneId, stretches: &[Stretch], ended: Option<u32>, rep
                 judged.pairs.push(pair.clone());
             }
             Stretch::Damaged { pair, blocks, unreadable } if *unreadable || durable > pair.place.block => {
+                let from = pair.place.block;
+                if subsets && durable <= from {
+                    // Perhaps it was torn, and perhaps acknowledged: only who can read all of it knows (TL-REC-2).
+                    report.unknown.push(Unknown { zone, from, to: from + blocks, unreadable: true });
+                }
                 report.damaged.push((pair.place.zone, pair.place.block));
                 judged.end = pair.place.block + blocks;
                 judged.scarred |= !judged.clean;
@@ -110,7 +122,7 @@ mod tests {
 
     /// Blocks of the pairs that count, the zone's end, and whether it is clean and scarred.
     fn judged(stretches: &[Stretch], ended: Option<u32>) -> (Vec<u32>, u32, bool, bool) {
-        let judged = judge(ZoneId(3), stretches, ended, &mut RecoveryReport::default());
+        let judged = judge(ZoneId(3), stretches, ended, false, &mut RecoveryReport::default());
         let blocks = judged.pairs.iter().map(|pair| pair.place.block).collect();
         (blocks, judged.end, judged.clean, judged.scarred)
     }
@@ -129,6 +141,21 @@ mod tests {
         assert_eq!(judged(&behind, None), (vec![1, 3, 5], 7, true, true));
     }
 
+    /// TL-REC-2: where a power cut leaves any blocks of a write, those that cannot be read may never have been there.
+    #[test]
+    fn a_pair_that_cannot_be_read_and_may_be_torn_is_not_decided() {
+        let unknown = |stretches: &[Stretch], subsets| {
+            let mut report = RecoveryReport::default();
+            let judged = judge(ZoneId(3), stretches, None, subsets, &mut report);
+            (judged.pairs.len(), report.unknown.iter().map(|place| (place.from, place.to)).collect::<Vec<_>>())
+        };
+        let last = [whole(1, 0), damaged(3, 1, true)];
+        assert_eq!(unknown(&last, true), (2, vec![(3, 5)]), "it counts for those who go on all the same");
+        assert_eq!(unknown(&last, false), (2, vec![]), "its last block is there, and so are all others");
+        let known = [whole(1, 0), damaged(3, 1, true), whole(5, 5)];
+        assert_eq!(unknown(&known, true), (3, vec![]), "a pair behind it says that it was durable");
+    }
+
     /// TL-REC-4
     #[test]
     fn a_torn_pair_before_others_is_a_scar() {
@@ -141,9 +168,9 @@ mod tests {
     fn blocks_that_cannot_be_read_are_never_torn() {
         assert_eq!(judged(&[whole(1, 0), damaged(3, 1, true)], None), (vec![1, 3], 5, false, false));
         let mut report = RecoveryReport::default();
-        judge(ZoneId(3), &[whole(1, 0), unknown(3, 9, true)], None, &mut report);
+        judge(ZoneId(3), &[whole(1, 0), unknown(3, 9, true)], None, false, &mut report);
         assert_eq!(report.unknown, [Unknown { zone: ZoneId(3), from: 3, to: 9, unreadable: true }]);
-        judge(ZoneId(3), &[unknown(1, 3, false), whole(3, 3)], None, &mut report);
+        judge(ZoneId(3), &[unknown(1, 3, false), whole(3, 3)], None, false, &mut report);
         assert_eq!(report.unknown.len(), 2, "it was durable, so it is damage");
         assert_eq!(report.torn, []);
     }

@@ -15,6 +15,7 @@ mod limits;
 mod lives;
 mod mapped;
 mod model;
+mod openings;
 mod smaller;
 mod snapshots;
 mod stuck_zones;
