@@ -1,0 +1,94 @@
+//! Openings at which no zone can be relied upon, superblocks and metadata log among them: "not readable" is never "not there".
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use shingle_sim::lives::{Life, hide, unreliable_reads};
+use shingle_sim::{Faults, Medium, Random, Sim, seeds};
+use shingle_zone_files::{FilesError, FilesErrorKind};
+
+use crate::common::{format, geometry, open};
+use crate::driver::{Broken, Driver, Verdict};
+use crate::world::Worlds;
+
+/// Lives that begin with blocks that cannot be read, and with reads and reports that fail, and go on without faults. The last one has none, and must find all. Returns how many
+/// such openings went well, and how many did not.
+fn chain(seed: u64) -> (u64, u64) {
+    const LIVES: u64 = 7;
+    let mut random = Random::new(seed);
+    let geometry = geometry(&mut random);
+    let shape = geometry.clone();
+    let mut medium: Medium = Sim::new(seed).run(move |rt| async move { format(&rt, &shape).await.kill() });
+    let mut worlds = Worlds::default();
+    let (mut opened, mut refused) = (0, 0);
+    for number in 0..LIVES {
+        let last = number + 1 == LIVES;
+        let life = Life { faults: Faults::default(), ..Life::draw(&mut random, &(0..0), geometry.zone_count, 500) };
+        let faults = if last || random.chance(0.3) { Faults::default() } else { unreliable_reads(&mut random) };
+        let harmless = faults.is_empty();
+        let context = format!("seed {seed}, life {number}, {:?} at {}, {faults:?}", life.end, life.last_command);
+        let (given, mut seen, drawn) = (life.clone(), worlds.clone(), Random::new(random.number()));
+        let mut hidden = Random::new(random.number());
+        let found;
+        (medium, worlds, found) = Sim::new(seed * 100 + number).run(move |rt| async move {
+            medium.heal();
+            if !harmless {
+                hide(&mut hidden, &medium);
+            }
+            let device = given.begin(&rt, medium);
+            if last {
+                device.power_off_at(u64::MAX);
+            }
+            device.set_faults(faults);
+            let found = open(&rt, &device).await;
+            device.set_faults(Faults::default());
+            device.medium().heal();
+            let over = || device.is_gone();
+            let judge = |error: &FilesError| match error.kind {
+                _ if over() => Verdict::Over,
+                FilesErrorKind::NoSpace => Verdict::Explained,
+                FilesErrorKind::Device | FilesErrorKind::Corrupt if !harmless => Verdict::Explained,
+                _ => Verdict::Wrong,
+            };
+            let found = match found {
+                Ok((files, report)) => {
+                    let told = report.damaged.is_empty() && report.unknown.is_empty() && report.lost.is_empty();
+                    assert!(told || !harmless, "{context}: {report:?}");
+                    let verified = seen.verify(&files, |error| judge(error) != Verdict::Wrong).await;
+                    if over() {
+                        return (given.end(&device, seed * 31 + number), seen, None);
+                    }
+                    verified.unwrap_or_else(|wrong| panic!("{context}: {wrong}"));
+                    let shared = Rc::new(RefCell::new(seen));
+                    if let Err(Broken::Wrong(wrong)) = Driver::new(files, shared.clone(), drawn, &judge).run(150).await
+                        && !over()
+                    {
+                        panic!("{context}: {wrong}");
+                    }
+                    seen = shared.borrow().clone();
+                    Some(true)
+                }
+                Err(_) if over() => None,
+                Err(error) => {
+                    assert!(!harmless, "{context}: the files do not open: {error}");
+                    Some(false)
+                }
+            };
+            (given.end(&device, seed * 31 + number), seen, found)
+        });
+        opened += u64::from(found == Some(true) && !harmless);
+        refused += u64::from(found == Some(false));
+    }
+    (opened, refused)
+}
+
+#[test]
+fn an_opening_that_cannot_read_all_forgets_nothing() {
+    let (opened, refused) =
+        seeds(60).map(chain).fold((0, 0), |(opened, refused), (more, others)| (opened + more, refused + others));
+    let one = std::env::var_os("SHINGLE_SEED").is_some();
+    assert!(
+        one || opened >= 20 && refused >= 20,
+        "{opened} openings went well with reads that failed, {refused} did not"
+    );
+}
