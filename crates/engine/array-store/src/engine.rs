@@ -15,6 +15,7 @@ use crate::append::stamps::Stamps;
 use crate::buffer::Buffering;
 use crate::clean::cleaners::Cleaners;
 use crate::clean::stuck::Stuck;
+use crate::clean::unreset::Unreset;
 use crate::config::Options;
 use crate::drives::Drives;
 use crate::error::{Error, ErrorKind, Result};
@@ -54,6 +55,7 @@ pub(crate) struct Engine {
     pub(crate) sets: SetTable,
     /// Sets that cleaning passed over.
     pub(crate) stuck: Stuck,
+    pub(crate) unreset: Unreset,
     /// A set became empty, or may be collected; a change of one ended (AS-SET-4). Not that a cleaner gave up
     /// (AS-CLEAN-6).
     pub(crate) space: Notify,
@@ -127,6 +129,7 @@ impl Engine {
             repairs: Repairs::default(),
             sets: SetTable::from_entries(superblock.sets, &drives, superblock.code, options.cleaning),
             stuck: Stuck::default(),
+            unreset: Unreset::default(),
             space: Notify::new(),
             replenishing: Mutex::new(()),
             unsealed: RefCell::default(),

@@ -5,7 +5,8 @@
 //!   needs: parity covers all that is recorded, and zones on drives that were taken out. Past that nothing is written
 //!   and nothing recorded; a drive that comes back is what it was.
 //! - AS-EVICT-2: a drive that answers is given up for its errors alone, and only within AS-EVICT-1. Reads that fail
-//!   count as often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive.
+//!   count as often as places are bad, not as often as these are read: bad blocks are mended, and make no bad drive. Resets
+//!   that fail count as often as sets are out of use for them (AS-RESET-1).
 //! - AS-EVICT-3: where more drives fail their writes than parity makes up for, the cause is common to them, and none is
 //!   given up; nothing is written then, and whoever writes is told.
 //! - AS-EVICT-4: no failure is recorded, and nothing written, that leaves no more drives in use than an opening may do

@@ -154,7 +154,8 @@ impl Engine {
         found.into_iter().filter_map(|id| Some((id, self.sets.get(id)?))).collect()
     }
 
-    /// Of empty sets that `may` be so many, those on the drives with the least rank first.
+    /// Of empty sets that `may` be so many, those on the drives with the least rank first; none whose zones were just not reset.
+    /// (AS-RESET-1)
     fn best_empty<R: Ord + Copy>(
         &self,
         most: usize,
@@ -164,11 +165,11 @@ impl Engine {
         if most == 0 {
             return Vec::new();
         }
-        let mut found: Vec<(R, SetId)> = Vec::new();
+        let (mut found, now): (Vec<(R, SetId)>, _) = (Vec::new(), self.rt.now());
         self.sets.with_groups(|all| {
             for (drives, of) in all.iter().filter(|(_, of)| !of.list(List::Empty).is_empty()) {
                 if let Some(rank) = rank(drives).filter(|_| self.may_open_on(drives)) {
-                    let empty = of.list(List::Empty).iter().filter(|id| may(id));
+                    let empty = of.list(List::Empty).iter().filter(|id| may(id) && self.unreset.is_due(**id, now));
                     found.extend(empty.take(most).map(|id| (rank, *id)));
                 }
             }

@@ -156,9 +156,12 @@ impl Engine {
             if free > available {
                 // Sets that another task makes available are waited for, too. A writer that comes late looks again.
                 self.replenish(&without).await?;
-                if count() > available || self.sets.free_without(&without) < free {
+                if count() > available || self.sets.free_without(&without) < free || self.await_resets(&without).await {
                     continue;
                 }
+            }
+            if self.retry_stuck() {
+                continue;
             }
             return Err(self.no_space());
         }

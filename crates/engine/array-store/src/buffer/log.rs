@@ -26,9 +26,24 @@ pub(super) struct Held {
     pub(super) version: Version,
     pub(super) completion: Completion,
     pub(super) data: Bytes,
-    /// The sequence of its record.
-    pub(super) sequence: u64,
+    /// Keeps its record in the log.
+    pub(super) needed: Needed,
     pub(super) since: Instant,
+}
+
+/// The sequences of records that are needed.
+pub(super) type AllNeeded = Rc<RefCell<BTreeSet<u64>>>;
+
+/// As long as this is there, the log begins no later than with a record. (AS-BUF-2)
+pub(super) struct Needed {
+    sequence: u64,
+    all: AllNeeded,
+}
+
+impl Drop for Needed {
+    fn drop(&mut self) {
+        self.all.borrow_mut().remove(&self.sequence);
+    }
 }
 
 /// A record from where the log begins on.
@@ -48,10 +63,9 @@ pub(super) struct Records {
 }
 
 /// Outcome of an append of records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Appended {
-    /// They are durable; the sequence of the first.
-    At(u64),
+    /// They are durable, and the first is needed until somebody says that it is not.
+    Durable(Needed),
     /// There was nothing to say any more.
     Nothing,
     /// There is no room: nothing was written.
@@ -71,8 +85,8 @@ pub(crate) struct Buffer {
     pub(super) end: Cell<Cursor>,
     /// Objects by the stamps in their entries.
     pub(super) held: RefCell<BTreeMap<u64, Held>>,
-    /// The sequences of their records.
-    pub(super) needed: RefCell<BTreeSet<u64>>,
+    /// Their records, and those that were appended and whose objects are not held yet.
+    pub(super) needed: AllNeeded,
     pub(super) bytes: Cell<usize>,
     /// Held by the writer of the files.
     pub(super) writing: Mutex<()>,
@@ -137,10 +151,16 @@ impl Buffer {
 
     /// No entry names it any more.
     pub(crate) fn release(&self, stamp: u64) {
-        if let Some(held) = self.held.borrow_mut().remove(&stamp) {
-            self.bytes.set(self.bytes.get() - held.data.len());
-            self.needed.borrow_mut().remove(&held.sequence);
+        if let Some(Held { data, needed, .. }) = self.held.borrow_mut().remove(&stamp) {
+            self.bytes.set(self.bytes.get() - data.len());
+            drop(needed);
         }
+    }
+
+    /// Keeps the record of that sequence in the log.
+    pub(super) fn need(&self, sequence: u64) -> Needed {
+        self.needed.borrow_mut().insert(sequence);
+        Needed { sequence, all: self.needed.clone() }
     }
 
     /// Takes what is not in a segment out of the index.
@@ -288,7 +308,8 @@ impl Buffer {
                 records.bury(name, *version);
             }
         }
-        Ok(Appended::At(first))
+        // In this turn: in the next one the log may go on behind it.
+        Ok(Appended::Durable(self.need(first)))
     }
 
     /// The log begins at the first record that is needed, or is empty. For the one who writes. (AS-BUF-2)

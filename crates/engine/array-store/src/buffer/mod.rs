@@ -10,13 +10,15 @@
 //!   acknowledged in one file alone, both of its heads and then a superblock name a new generation: a file of an
 //!   earlier one does not count, also where it is all that is there.
 //! - AS-BUF-2: the ring is written over only where nothing is needed: each object there is in a segment, replaced or
-//!   deleted, and a durable head says that the log begins behind it.
+//!   deleted, and a durable head says that the log begins behind it. A record is needed from its append on, also while a superblock is
+//!   waited for before its object is acknowledged. `what_waits_for_a_superblock_stays_in_the_log`.
 //! - AS-BUF-3: a deletion of a name that the log has is acknowledged only when the log says so too: the tombstone may be
 //!   gone before the object's record is.
 //! - AS-BUF-4: the superblock names the buffer, and the lowest generation of its files that counts, from before
 //!   anything is acknowledged in it until it is known to be empty: the array is not opened without it meanwhile. If
 //!   both files fail, everything goes to segments, in a full array into the room that cleaning can spare, and the
-//!   superblock names none from then on: the files are not believed when they come back.
+//!   superblock names none from then on: the files are not believed when they come back. Nothing is acknowledged in a buffer
+//!   both of whose files have failed.
 //! - AS-BUF-6: nothing stays in the buffer alone for much longer than
 //!   [`Options::buffer_time`](crate::Options::buffer_time), so that the loss of both files costs little.
 //! - AS-BUF-8: a loss of drives that is accepted gives up no buffer: the files that the superblock names are needed all the same. If

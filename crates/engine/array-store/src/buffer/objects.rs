@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use super::log::{Appended, BUFFER_SET, Buffer, Held};
+use super::log::{Appended, BUFFER_SET, Buffer, Held, Needed};
 use super::ring::Entry;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -46,8 +46,13 @@ impl Engine {
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
         // An object that was overtaken before its turn is not written: no deletion would know of it (AS-BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
-        let sequence = match self.append_when_there_is_room(buffer, wanted).await {
-            Ok(Appended::At(sequence)) => sequence,
+        let needed = match self.append_when_there_is_room(buffer, wanted).await {
+            // Memory alone has it, and the buffer may have been given up while a superblock was waited for. (AS-BUF-4)
+            Ok(Appended::Durable(_)) if !buffer.usable() => {
+                self.leave_soon(buffer);
+                return Ok(false);
+            }
+            Ok(Appended::Durable(needed)) => needed,
             Ok(Appended::Nothing) => return Ok(true),
             Ok(Appended::Full) => return Ok(false),
             Err(_) if !buffer.usable() => {
@@ -61,7 +66,7 @@ impl Engine {
         }
         let length = data.len() as u32;
         let part = Part { name, version, offset: 0, at: 0, length, completion: Some(completion.clone()) };
-        let place = self.hold(buffer, sequence, &part, completion, data);
+        let place = self.hold(buffer, needed, &part, completion, data);
         add(&self.counters.ingested, u64::from(length));
         self.complete_at(vec![(progress, &part, place)])?;
         if self.index()?.part(&part.name, version, 0).map_err(Error::index)?.is_none_or(|found| found != place) {
@@ -85,7 +90,7 @@ impl Engine {
             let flushed = buffer.flushed.notified();
             let appended = self.append_to_log(buffer, &wanted).await?;
             // Of an empty log: it is longer than the ring.
-            if appended != Appended::Full || buffer.is_empty() {
+            if !matches!(appended, Appended::Full) || buffer.is_empty() {
                 return Ok(appended);
             }
             if !buffer.flushing.get() {
@@ -99,11 +104,11 @@ impl Engine {
         Ok(Appended::Full)
     }
 
-    /// Keeps the bytes of an object whose record has that sequence; the place that its entry names.
+    /// Keeps the bytes of an object, and its record in the log; the place that its entry names.
     pub(super) fn hold(
         &self,
         buffer: &Buffer,
-        sequence: u64,
+        needed: Needed,
         part: &Part,
         completion: &Completion,
         data: &Bytes,
@@ -114,10 +119,9 @@ impl Engine {
             version: part.version,
             completion: completion.clone(),
             data: data.clone(),
-            sequence,
+            needed,
             since: self.rt.now(),
         };
-        buffer.needed.borrow_mut().insert(sequence);
         buffer.held.borrow_mut().insert(stamp, held);
         buffer.bytes.set(buffer.bytes.get() + data.len());
         let length = data.len() as u32;

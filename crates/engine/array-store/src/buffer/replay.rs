@@ -1,7 +1,7 @@
 //! Opening the buffer: which of its files count, what is in them, and bringing the other one up to date.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Notify};
 
 use super::file::BufferFiles;
-use super::log::{Buffer, Records, write_heads};
+use super::log::{AllNeeded, Buffer, Records, write_heads};
 use super::reading::{Contents, contents};
 use super::ring::{Cursor, Entry, FileHead, Kind, Log, Logged, parse, walk};
 use crate::engine::Engine;
@@ -125,7 +125,7 @@ impl Engine {
             records: RefCell::new(records),
             end: Cell::new(log.end),
             held: RefCell::default(),
-            needed: RefCell::new(BTreeSet::new()),
+            needed: AllNeeded::default(),
             bytes: Cell::new(0),
             writing: Mutex::new(()),
             leaving: Mutex::new(()),
@@ -259,7 +259,7 @@ impl Engine {
                 length,
                 completion: Some(completion.clone()),
             };
-            let place = self.hold(buffer, at.sequence, &part, completion, data);
+            let place = self.hold(buffer, buffer.need(at.sequence), &part, completion, data);
             let key = PartKey { name: name.clone(), version: *version, offset: 0 };
             let applied = self.index()?.apply(&[
                 Change::Put { key, place, completion: Some(completion.clone()) },

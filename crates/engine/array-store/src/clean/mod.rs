@@ -5,3 +5,4 @@ pub(crate) mod cleaners;
 pub(crate) mod collect;
 pub(crate) mod moving;
 pub(crate) mod stuck;
+pub(crate) mod unreset;

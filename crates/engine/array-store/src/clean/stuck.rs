@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - AS-STUCK-1: such a set is tried again once drives or zones of sets changed, and after [`AGAIN`] in any case; at
-//!   most once in [`PAUSE`].
+//!   most once in [`PAUSE`], unless it is empty: writers may wait for it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use shingle_runtime::Instant;
 
 use crate::drives::Drives;
-use crate::types::SetId;
+use crate::types::{SetId, SetState};
 use crate::zone_set::{SetTable, ZoneSet};
 
 /// Time that a set that was passed over is left alone if nothing changed.
@@ -39,6 +39,8 @@ struct PassedOver {
     generation: u64,
     at: Instant,
     conditions: Conditions,
+    /// It holds nothing.
+    empty: bool,
 }
 
 /// The sets that were passed over.
@@ -55,7 +57,7 @@ impl Conditions {
 impl PassedOver {
     fn is_due(&self, now: Instant, conditions: &Conditions) -> bool {
         let waited = now.since(self.at);
-        waited >= AGAIN || waited >= PAUSE && self.conditions != *conditions
+        waited >= AGAIN || (self.empty || waited >= PAUSE) && self.conditions != *conditions
     }
 }
 
@@ -66,7 +68,8 @@ impl Stuck {
             return;
         }
         set.set_stuck(true);
-        let passed = PassedOver { generation: set.generation(), at: now, conditions };
+        let empty = set.state() == SetState::Empty;
+        let passed = PassedOver { generation: set.generation(), at: now, conditions, empty };
         self.0.borrow_mut().insert(id, passed);
     }
 
@@ -106,12 +109,14 @@ mod tests {
     fn a_set_is_tried_again_when_something_changed_and_in_any_case_after_a_while() {
         let began = Instant::default();
         let with = |replaced, drives: &[u64]| Conditions { replaced, drives: drives.iter().copied().collect() };
-        let passed = PassedOver { generation: 1, at: began, conditions: with(2, &[1, 2]) };
+        let passed = PassedOver { generation: 1, at: began, conditions: with(2, &[1, 2]), empty: false };
         let due = |after: Duration, conditions: &Conditions| passed.is_due(began + after, conditions);
         let (same, replaced, drive) = (with(2, &[1, 2]), with(3, &[1, 2]), with(2, &[1, 3]));
         let moment = Duration::from_millis(1);
         assert!(!due(PAUSE - moment, &replaced) && !due(PAUSE - moment, &drive));
         assert!(due(PAUSE, &replaced) && due(PAUSE, &drive) && !due(PAUSE, &same));
         assert!(!due(AGAIN - moment, &same) && due(AGAIN, &same));
+        let empty = PassedOver { empty: true, ..passed };
+        assert!(empty.is_due(began, &drive) && !empty.is_due(began, &same));
     }
 }

@@ -5,8 +5,8 @@
 //! - AS-CLOSE-2: what was begun and may be found on the drives (versions whose end was written, deletions) is ended
 //!   before the index is closed: else this opening and a later recovery would differ. So are digests: a set with a part
 //!   of one would count as torn.
-//! - AS-CLOSE-3: rebuilds, repairs, and drives that are being added or taken out end with it, between two of their writes: once it
-//!   returns another process may have the drives.
+//! - AS-CLOSE-3: rebuilds, repairs, and drives that are being added or taken out end with it, between two of their writes, and
+//!   resets of sets that hold nothing any more: once it returns another process may have the drives.
 
 use std::rc::Rc;
 

@@ -67,8 +67,10 @@ pub async fn format(rt: &Runtime, drives: &[ArrayDrive], options: &FormatOptions
     }
     let Superblock { sets, .. } = &mut superblock;
     let sets = SetTable::from_entries(std::mem::take(sets), &table, options.code, CleaningPolicy::Greedy);
-    let first = First { rt, sets, drives: table, superblock, generation: Cell::new(0) };
-    Superblocks::default().write(&first, false, true).await?.enough(&first.drives)?;
+    // Above those of a former array, of which a host that writes in place may keep some. (AS-SB-6)
+    let generation = Cell::new(superblock.last_stamp);
+    let first = First { rt, sets, drives: table, superblock, generation };
+    Superblocks::default().write(&first, false, true).await?.everywhere(&first.drives)?;
     Ok(array)
 }
 

@@ -59,7 +59,9 @@ impl Deleting {
     /// Those are in the index, or given up.
     pub(crate) fn end(&self, tombstones: &[Tombstone]) {
         let mut burying = self.burying.borrow_mut();
-        burying.retain(|version| tombstones.iter().all(|tombstone| tombstone.version != *version));
+        for tombstone in tombstones {
+            burying.remove(&tombstone.version);
+        }
     }
 
     /// The oldest that is not in the index yet.

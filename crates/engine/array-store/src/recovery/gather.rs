@@ -156,16 +156,28 @@ async fn superblocks_of(drive: &ArrayDrive, zones: &[ZoneInfo], all: bool) -> Re
     tips_of(&drive.dev, [first, second], all).await
 }
 
+/// A drive's place among those that were given, a superblock on it, and whether older ones were looked for there.
+type Left = (usize, Tip, bool);
+
 /// The newest superblock of all drives of which all that it builds on can be read: of one drive after the other, the
 /// newest first.
 async fn newest_of(drives: &[ArrayDrive], answers: &mut Vec<Answer>) -> Result<Option<Superblock>> {
-    let mut left: Vec<(usize, Tip, bool)> =
+    let mut left: Vec<Left> =
         answers.iter().filter_map(|answer| Some((answer.given, *answer.tips.found.last()?, false))).collect();
     loop {
         // Of as new ones the first drive's.
         let Some(at) = (0..left.len()).rev().max_by_key(|&at| left[at].1.generation) else { return Ok(None) };
         let (given, tip, looked_behind) = left.swap_remove(at);
         let drive = &drives[given];
+        let leave_out = |error: Error, answers: &mut Vec<Answer>, left: &mut Vec<Left>| {
+            if error.kind != ErrorKind::Device {
+                return Err(error);
+            }
+            tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
+            answers.retain(|answer| answer.given != given);
+            left.retain(|(other, ..)| *other != given);
+            Ok(())
+        };
         match load(&drive.dev, &tip).await {
             Ok(Some(superblock)) => return Ok(Some(superblock)),
             Ok(None) => {
@@ -174,17 +186,16 @@ async fn newest_of(drives: &[ArrayDrive], answers: &mut Vec<Answer>) -> Result<O
                     "what a superblock builds on cannot be read; other drives are asked"
                 );
                 if !looked_behind && let Some(answer) = answers.iter().find(|answer| answer.given == given) {
-                    let older = superblocks_of(drive, &answer.zones, true).await?.found;
-                    let older = older.into_iter().filter(|older| older.generation < tip.generation);
-                    left.extend(older.map(|older| (given, older, true)));
+                    match superblocks_of(drive, &answer.zones, true).await {
+                        Ok(Tips { found, .. }) => {
+                            let older = found.into_iter().filter(|older| older.generation < tip.generation);
+                            left.extend(older.map(|older| (given, older, true)));
+                        }
+                        Err(error) => leave_out(error, answers, &mut left)?,
+                    }
                 }
             }
-            Err(error) if error.kind == ErrorKind::Device => {
-                tracing::warn!(drive = drive.name, %error, "a drive does not answer; it counts as missing");
-                answers.retain(|answer| answer.given != given);
-                left.retain(|(other, ..)| *other != given);
-            }
-            Err(error) => return Err(error),
+            Err(error) => leave_out(error, answers, &mut left)?,
         }
     }
 }

@@ -129,8 +129,8 @@ impl Engine {
         Ok(Some((id, report)))
     }
 
-    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other;
-    /// and so does one of which a drive is away that was not given up: it may be the one that is short, and comes back
+    /// Verifies and mends the sets that recovery found short of something. One that fails stays, and holds up no other; so
+    /// does one of which something cannot be read, which parity does not make up for; and one of which a drive is away that was not given up: it may be the one that is short, and comes back
     /// as it was. (AS-EXAM-2)
     pub(crate) async fn scrub_suspects(self: &Rc<Self>) -> Result<()> {
         let mut failed = None;
@@ -143,7 +143,8 @@ impl Engine {
                 failed.get_or_insert(error);
                 continue;
             }
-            if set.has_member(|member| self.is_away(member)) || report.repaired < report.damaged.len() {
+            let seen = report.lost.is_empty() && report.away.is_empty();
+            if !seen || set.has_member(|member| self.is_away(member)) || report.repaired < report.damaged.len() {
                 continue;
             }
             set.set_suspect(false);

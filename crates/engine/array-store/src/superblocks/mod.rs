@@ -17,8 +17,8 @@
 //!   count.
 //! - AS-SB-4: a base is encoded piece by piece while sets change. It counts only with a superblock behind it, which has
 //!   every set that changed since the base was begun, so together they are of one moment.
-//! - AS-SB-6: generations grow along a zone; a record that is older than one before it is of a former life of the zone, and
-//!   tells nothing.
+//! - AS-SB-6: generations grow along a zone; a record that is older than one before it, or of another array, is of a former
+//!   life of the zone, and tells nothing.
 
 mod chain;
 mod keeper;
@@ -178,6 +178,17 @@ impl Written {
         self.count == 0
     }
 
+    /// Fails unless it is on all drives that were there.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub(crate) fn everywhere(&self, drives: &Drives) -> Result<()> {
+        self.enough(drives)?;
+        // Drives that were lost on the way are not among those any more.
+        let Some((drive, error)) = self.refused.first() else { return Ok(()) };
+        Err(Error::new(ErrorKind::Device, format!("{} took no superblock: {error}", drives.name(*drive))))
+    }
+
     /// Fails unless it is on enough drives. (AS-SB-1)
     ///
     /// # Errors
@@ -219,7 +230,7 @@ fn blocks_of(payload: &[u8]) -> u32 {
 }
 
 impl Superblocks {
-    /// Says where the zones of a drive end, as its report has it; the fuller one that is not full is gone on with.
+    /// Says where the zones of a drive end, as its report has it; the one with the `newest` superblock is gone on with.
     pub(crate) fn place(&self, drive: DriveId, zones: [&ZoneInfo; 2], newest: usize) {
         let block = zones[newest].written.0 as u32;
         self.next.borrow_mut().insert(drive, Next { zone: newest, block, newest: Some(newest) });

@@ -98,21 +98,23 @@ async fn last_in(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32
     }
     let found = tip(which, &header, &bytes)?.map(|(tip, _)| tip);
     let Some(found) = found else { return Ok(None) };
-    let begun = if start == 0 { Some(found.generation) } else { sequence_at(dev, zone, 0).await? };
-    // Older than the zone's first: a former life of the zone wrote it, and the host writes over zones in place. (AS-SB-6)
-    Ok(begun.filter(|&begun| begun <= found.generation).map(|_| found))
+    let first = if start == 0 { Some(header) } else { header_at(dev, zone, 0).await? };
+    // Older than the zone's first, or another array's: a former life of the zone wrote it, and the host writes over zones in
+    // place. (AS-SB-6)
+    let is_of_it = |first: &Header| first.sequence <= found.generation && first.place.store == found.array;
+    Ok(first.filter(is_of_it).map(|_| found))
 }
 
-/// The sequence number of the record at a block: of pieces, superblocks and trailers alike it is a generation.
-async fn sequence_at(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Result<Option<u64>> {
+/// The record at a block. Sequence numbers of pieces, superblocks and trailers alike are generations.
+async fn header_at(dev: &Rc<dyn ZonedDevice>, zone: ZoneId, block: u32) -> Result<Option<Header>> {
     let Read::Bytes(bytes) = read(dev, zone, block, 1).await? else { return Ok(None) };
-    Ok(Header::decode(&bytes, &expect(zone, block)).ok().map(|header| header.sequence))
+    Ok(Header::decode(&bytes, &expect(zone, block)).ok())
 }
 
 /// Goes from record to record. Returns true if something behind the last superblock could not be read.
 async fn walk(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32, all: bool) -> Result<(Vec<Tip>, bool)> {
     let mut headers = Vec::new();
-    let (mut block, mut unreadable, mut failed, mut reached) = (0, None, 0, 0);
+    let (mut block, mut unreadable, mut failed, mut reached, mut array) = (0, None, 0, 0, None);
     while block < end {
         if failed == UNREADABLE_MAX {
             unreadable = Some(end);
@@ -126,11 +128,14 @@ async fn walk(dev: &Rc<dyn ZonedDevice>, which: usize, zone: ZoneId, end: u32, a
                 None
             }
         };
+        // Generations grow along a zone, of one array: a record of which that is not true is of a former life. (AS-SB-6)
+        let is_of_it =
+            |header: &Header| header.sequence >= reached && array.is_none_or(|array| array == header.place.store);
+        let header = header.filter(is_of_it);
         let blocks = header.as_ref().map_or(1, |header| header.blocks().0.min(u64::from(end)) as u32).max(1);
         block = block.saturating_add(blocks);
-        // Generations grow along a zone: one that does not is of a former life. (AS-SB-6)
-        let header = header.filter(|header| header.sequence >= reached);
         reached = header.as_ref().map_or(reached, |header| header.sequence);
+        array = array.or(header.as_ref().map(|header| header.place.store));
         headers.extend(header.filter(|header| header.kind == SUPERBLOCK && block <= end));
     }
     let (mut tips, mut failed) = (Vec::new(), 0);

@@ -183,7 +183,9 @@ impl Source for Saying<'_> {
 
     async fn settle(&self) -> Result<()> {
         self.engine.give_up_missing(false)?;
-        self.engine.flush_replaced().await
+        self.engine.flush_replaced().await?;
+        // A drive whose flush failed may have lost what this superblock relies on.
+        self.engine.give_up_missing(false)
     }
 
     async fn breathe(&self) {

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - AS-SB-5: a drive is one of them until a flush of it that began behind the last such write has succeeded, or the drive is
-//!   lost: a superblock that is dropped on its way, or whose flush of another drive fails, takes none out.
+//!   lost: a superblock that is dropped on its way, or whose flush of another drive fails, takes none out. It calls a drive
+//!   that was lost then failed, and none is written if parity does not make up for that (AS-EVICT-1).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

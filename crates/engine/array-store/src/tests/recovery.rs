@@ -325,6 +325,31 @@ fn suspects_that_an_error_left_are_looked_at_again() {
     });
 }
 
+/// AS-EXAM-2: of a suspect more cannot be read than parity makes up for. It is not forgotten: once it can be read it is mended.
+#[test]
+fn a_suspect_that_could_not_be_looked_at_stays_one() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, id) = filled(&rt).await;
+        let engine = &store.0;
+        let set = engine.sets.get(id).unwrap();
+        let at = |drive: u8| {
+            let member = set.members().iter().find(|member| member.drive == DriveId(drive)).copied().unwrap();
+            devices[usize::from(drive)].image().zone(member.zone).start + Blocks(8)
+        };
+        devices[0].medium().rot(at(0), 1);
+        devices[1].medium().fail_reads(at(1), Blocks(1), None);
+        set.set_suspect(true);
+        engine.scrub_suspects().await.unwrap();
+        assert_eq!(engine.sets.suspects(), [id], "forgotten");
+        devices[1].medium().heal();
+        engine.scrub_suspects().await.unwrap();
+        assert_eq!(engine.sets.suspects(), []);
+        let wanted = ScrubOptions { read_only: true, ..ScrubOptions::default() };
+        let found = store.scrub(wanted, |_| {}).await.unwrap();
+        assert_eq!((found.damaged, found.lost), (vec![], vec![]));
+    });
+}
+
 /// AS-EXAM-2: what a power cut tore on one drive is mended also where the process that found it was killed at once.
 #[test]
 fn what_a_power_cut_tore_is_mended_by_a_later_opening() {

@@ -1,5 +1,6 @@
 //! An array that is nearly full: what fits is stored, and nobody waits longer than one has to.
 
+use futures_util::future::join;
 use shingle_sim::{Random, seeds};
 
 use super::*;
@@ -246,4 +247,92 @@ fn what_shares_a_segment_is_cut_between_two_objects() {
         set.next = 1;
         engine.allocator.put(Stream::User(0), open);
     });
+}
+
+/// AS-RESET-1: a drive resets nothing for some seconds, after an opening without another one, which takes no zone for empty. Writers
+/// wait, and neither sets nor the drive are given up.
+#[test]
+fn a_drive_that_resets_nothing_for_some_seconds_costs_some_seconds() {
+    for seed in seeds(5) {
+        Sim::new(seed).run(move |rt| async move {
+            let (devices, _) = fresh_of(&rt, Code::new(2, 2).unwrap()).await;
+            let (devices, store, report) = open(&rt, &crash(&devices)[1..]).await;
+            assert_eq!(report.missing_drives.len(), 1);
+            let missing = store.0.drives.missing();
+            let never = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::CommandError };
+            devices[0].set_faults(Faults::new([never]));
+            let device = devices[0].clone();
+            let healed = async {
+                rt.sleep(Duration::from_secs(3)).await;
+                let met = !device.faults().injected().is_empty();
+                device.set_faults(Faults::default());
+                met
+            };
+            let puts = async {
+                for number in 0..90 {
+                    let put = store.put(format!("o{number}"), bytes(1, 19_000), Bytes::new()).await;
+                    put.unwrap_or_else(|error| panic!("seed {seed}: {number}: {error}"));
+                }
+                rt.now()
+            };
+            let began = rt.now();
+            let (met, ended) = join(healed, puts).await;
+            let took = ended.since(began);
+            assert!(met && took > Duration::from_secs(3), "seed {seed}: the case is not met: {took:?}");
+            assert!(took < Duration::from_secs(10), "seed {seed}: {took:?}");
+            assert_eq!(store.0.drives.missing(), missing, "seed {seed}");
+            assert_eq!(store.0.sets.listed(List::Unusable), 0, "seed {seed}");
+        });
+    }
+}
+
+/// AS-RESET-1, AS-EVICT-2: a drive that resets nothing for long is given up, and the array goes on without it.
+#[test]
+fn a_drive_that_resets_nothing_for_long_is_given_up() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, _) = fresh_of(&rt, Code::new(2, 2).unwrap()).await;
+        let (devices, store, _) = open(&rt, &crash(&devices)[1..]).await;
+        let never = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::CommandError };
+        devices[0].set_faults(Faults::new([never]));
+        let began = rt.now();
+        for number in 0..90 {
+            store.put(format!("o{number}"), bytes(1, 19_000), Bytes::new()).await.unwrap();
+        }
+        assert_eq!(store.0.drives.missing(), [DriveId(0), DriveId(1)]);
+        let took = rt.now().since(began);
+        assert!(took > Duration::from_secs(10) && took < Duration::from_secs(300), "{took:?}");
+    });
+}
+
+/// AS-CLOSE-3: a set is being reset when the array is closed. That ends when the reset does; and not before a reader lets it
+/// begin.
+#[test]
+fn an_array_is_closed_when_its_resets_are_done() {
+    for is_read in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let (devices, store, id) = filled(&rt).await;
+            let set = store.0.sets.get(id).unwrap();
+            empty(&store, id).await;
+            let reader = is_read.then(|| store.0.sets.pin(id));
+            let hangs = FaultRule { trigger: Trigger::Rate(CommandKind::Reset, 1.0), fault: Fault::HangBefore };
+            devices[0].set_faults(Faults::new([hangs]));
+            assert!(store.0.collect_alone(id, &set).await.unwrap());
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!((set.phase() == Phase::Resetting, devices[0].hung()), (!is_read, usize::from(!is_read)));
+            let ended = select(Box::pin(store.close()), Box::pin(rt.sleep(Duration::from_secs(10)))).await;
+            match ended {
+                Either::Left((closed, _)) => assert!(closed.is_ok() && is_read, "a reset is on its way"),
+                Either::Right((_, closing)) => {
+                    assert!(!is_read, "it waits for a reader");
+                    devices[0].release_hung();
+                    closing.await.unwrap();
+                }
+            }
+            let resets = |devices: &[SimDevice]| devices.iter().map(|device| device.counts().resets).sum::<u64>();
+            let before = resets(&devices);
+            drop(reader);
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!(resets(&devices), before, "another process may have the drives");
+        });
+    }
 }

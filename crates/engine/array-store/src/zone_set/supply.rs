@@ -2,10 +2,14 @@
 
 use std::rc::Rc;
 
-use shingle_zoned::ZoneOp;
+use futures_util::future::select;
+use shingle_zoned::{DeviceError, ZoneOp};
 
+use crate::drives::asking::is_lost;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Member;
+use crate::repair::membership::is_dead;
 use crate::types::{DriveSet, SetId, SetState};
 use crate::zone_set::{List, Phase, Pin, ZoneSet, Zones};
 
@@ -48,14 +52,12 @@ impl Engine {
         }
         let mut clean = Vec::with_capacity(chosen.len());
         for (id, set) in chosen {
-            if set.is_unclean()
-                && let Err(error) = self.reset_zones(&set).await
-            {
-                tracing::error!(set = id.0, %error, "an empty set cannot be used");
-                self.pass_over(id, &set);
-                continue;
+            if !set.is_unclean() || self.reset_empty(id, &set).await? {
+                clean.push(set);
             }
-            clean.push(set);
+        }
+        if clean.is_empty() {
+            return Ok(());
         }
         // At one moment: of a set that no superblock calls available yet, drives may have been given up while zones
         // were reset. (AS-EVICT-1)
@@ -71,8 +73,59 @@ impl Engine {
         written
     }
 
-    /// Resets every zone of `set`. A drive that is lost on the way is marked as failed.
-    pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<()> {
+    /// Resets the zones of an empty set. `false` if it is to be tried again, or was passed over. (AS-RESET-1)
+    async fn reset_empty(&self, id: SetId, set: &ZoneSet) -> Result<bool> {
+        let refused = self.reset_zones(set).await?;
+        let Some((_, error)) = refused.first() else {
+            self.unreset.succeeded(id);
+            return Ok(true);
+        };
+        let for_good = self.is_any_dead(&refused).await;
+        if !for_good && self.unreset.failed(id, set, self.rt.now()) {
+            tracing::warn!(set = id.0, %error, "an empty set was not reset; that is tried again");
+            return Ok(false);
+        }
+        self.unreset.succeeded(id);
+        tracing::error!(set = id.0, %error, "an empty set cannot be used");
+        for (member, error) in &refused {
+            self.drive_error(member.drive, error).await?;
+        }
+        let is_there = |(member, _): &(Member, DeviceError)| self.drives.usable(member.drive).is_some();
+        // It may be used without a drive that was just given up.
+        let done = !refused.iter().any(is_there) && self.reset_zones(set).await?.is_empty();
+        if !done {
+            self.pass_over(id, set);
+        }
+        Ok(done)
+    }
+
+    /// True if a drive says of one of these zones that it cannot be written to any more.
+    async fn is_any_dead(&self, refused: &[(Member, DeviceError)]) -> bool {
+        for (member, _) in refused {
+            let Some(dev) = self.drives.usable(member.drive) else { continue };
+            if dev.report(member.zone, 1).await.is_ok_and(|zones| zones.first().is_some_and(is_dead)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Waits until an empty set on other drives than those may be tried again whose zones were not reset. `false` if there is none.
+    /// (AS-RESET-1)
+    pub(crate) async fn await_resets(&self, without: &DriveSet) -> bool {
+        let space = Box::pin(self.space.notified());
+        let counts = |set: &ZoneSet| {
+            let drives = set.drives();
+            set.is_unclean() && !set.is_stuck() && !drives.meets(without) && self.may_open_on(&drives)
+        };
+        let wait = self.unreset.next(self.rt.now(), |id| self.sets.get(id).is_some_and(|set| counts(&set)));
+        let Some(wait) = wait else { return false };
+        select(space, Box::pin(self.rt.sleep(wait))).await;
+        true
+    }
+
+    /// Resets every zone of `set`. A drive that is lost on the way is marked as failed. Zones of others that were not reset, with why.
+    pub(crate) async fn reset_zones(&self, set: &ZoneSet) -> Result<Vec<(Member, DeviceError)>> {
         self.writable()?;
         if self.missing(set) > 0 && self.missing(set) + self.code.parity() >= self.code.data() {
             // Drives that come back with the others' lost records would be believed, with others gone by then.
@@ -83,16 +136,15 @@ impl Engine {
             members.iter().filter_map(|&member| Some((member, self.drives.usable(member.drive)?))).collect();
         let resets = devs.iter().map(|(member, dev)| dev.manage(member.zone, ZoneOp::Reset));
         let results = futures_util::future::join_all(resets).await;
-        let mut failed = None;
+        let mut refused = Vec::new();
         for ((member, _), result) in devs.iter().zip(results) {
-            if let Err(error) = result {
-                self.drive_error(member.drive, &error).await?;
-                if self.drives.usable(member.drive).is_some() {
-                    failed = Some(Error::device(format!("resetting {} of {}", member.zone, member.drive), error));
-                }
+            match result {
+                Err(error) if is_lost(&error) => self.drive_error(member.drive, &error).await?,
+                Err(error) => refused.push((*member, error)),
+                Ok(()) => {}
             }
         }
-        failed.map_or(Ok(()), Err)
+        Ok(refused)
     }
 
     /// Waits until nobody changes what `set` holds, and keeps it so. `None` if it holds nothing then, or is no more:
@@ -130,10 +182,17 @@ impl Engine {
         }
         set.leave();
         self.sets.unpinned(set).await;
+        // A reader may go on for long: only from here on is it waited for, and nothing is begun behind the end. (AS-CLOSE-3)
+        self.running()?;
+        let _busy = self.lifecycle.busy.begin();
         set.begin_to_reset();
         let result = async {
             self.say_superblock().await?;
-            self.reset_zones(set).await
+            let refused = self.reset_zones(set).await?.pop();
+            let error = |(member, error): (Member, _)| {
+                Error::device(format!("resetting {} of {}", member.zone, member.drive), error)
+            };
+            refused.map_or(Ok(()), |refused| Err(error(refused)))
         };
         let result = result.await;
         set.emptied(if result.is_ok() { Zones::Clean } else { Zones::Unclean });

@@ -5,10 +5,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use shingle_array_store::{ArrayStore, ErrorKind, FormatOptions, IndexPlace, format};
-use shingle_base::StoreId;
+use shingle_array_store::{ArrayStore, ErrorKind, FormatOptions, IndexPlace, Options, format};
+use shingle_base::{Blocks, StoreId, ZoneId};
+use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Medium, Random, Sim, SimDevice, Survival, Trigger, seeds};
+use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::common::{ArrayShape, content, formatted, named, open, options, powered, shape};
 
@@ -183,4 +185,59 @@ fn a_format_that_meets_faults_says_so_or_makes_an_array_that_works() {
     }
     let one = std::env::var_os("SHINGLE_SEED").is_some();
     assert!(one || worked.get() > 5 && failed.get() > 5, "{} worked, {} failed", worked.get(), failed.get());
+}
+
+/// A drive is lost inside of a format: that says so, and does not leave an array without that drive.
+#[test]
+fn a_format_that_loses_a_drive_says_so() {
+    let mut lost = 0;
+    let shape = few_drives();
+    for after in 0..20 {
+        let media = used(&shape, 1);
+        let shape = shape.clone();
+        lost += Sim::new(after).run(move |rt| async move {
+            let devices = resumed(&rt, media);
+            devices[0].power_off_at(after);
+            let made = format_anew(&rt, &devices, &shape).await;
+            assert_eq!(made.is_err(), devices[0].is_gone(), "lost after {after} commands");
+            u64::from(made.is_err())
+        });
+    }
+    assert!(lost > 3 && lost < 20, "{lost}");
+}
+
+fn few_drives() -> ArrayShape {
+    let drives = vec![Geometry::hm_smr(Blocks(60), 14, 0, 12); 3];
+    ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 20_000, drives }
+}
+
+/// AS-SB-6: drives of an array are formatted as another, and a host that writes in place loses power in its first opening: of a drive's newest
+/// superblocks nothing was written, and in their places are those of the array before.
+#[test]
+fn superblocks_of_a_former_array_tell_nothing() {
+    let shape = few_drives();
+    let media = formatted(&shape);
+    // Other random numbers: else the arrays had the same id.
+    Sim::new(7).run(move |rt| async move {
+        let opened = |devices: &[SimDevice]| {
+            let (rt, devices) = (rt.clone(), devices.to_vec());
+            async move { open(&rt, &devices, Options { background: false, ..Options::default() }).await }
+        };
+        let devices = powered(&rt, &media);
+        drop(opened(&devices).await);
+        let former = devices[0].image();
+        format_anew(&rt, &devices, &shape).await.unwrap();
+        let begun = devices[0].image().zone(ZoneId(0)).written;
+        drop(opened(&devices).await);
+        let images: Vec<MemoryDevice> = devices.iter().map(SimDevice::image).collect();
+        let zone = images[0].zone(ZoneId(0));
+        assert!(begun < zone.written && former.zone(ZoneId(0)).written == zone.written, "the case is not met");
+        for at in (begun.0..zone.written.0).map(|block| zone.start + Blocks(block)) {
+            let bytes = former.read_now(at, Blocks(1)).unwrap();
+            images[0].corrupt(at, |block| block.copy_from_slice(&bytes));
+        }
+        let (store, report) = opened(&powered(&rt, &images)).await;
+        assert_eq!((report.damage, report.missing_drives), (vec![], vec![]));
+        is_new(&store, "torn").await;
+    });
 }

@@ -348,36 +348,67 @@ fn a_set_whose_only_zone_that_is_left_is_a_hole_was_being_reset() {
     }
 }
 
+/// Drives on which `o` is acknowledged, and was replaced by a process that was killed with all of that in the drives'
+/// caches: nothing of it was flushed.
+async fn killed_before_a_flush(rt: &Runtime) -> Vec<SimDevice> {
+    let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), ZONES, 0, 12) };
+    let media =
+        formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 20_000, drives: vec![geometry; 3] });
+    let devices = powered(rt, &media);
+    let (store, _) = open(rt, &devices).await.unwrap();
+    put(&store, "o", 1).await;
+    let written = |devices: &[SimDevice]| -> u64 {
+        devices.iter().map(|device| written(&device.image()).map(|(_, end)| end).sum::<u64>()).sum()
+    };
+    let before = written(&devices);
+    let all = devices.clone();
+    // All writes are done, and the first flush has not begun.
+    let left = std::rc::Rc::new(std::cell::RefCell::new(None));
+    for device in &devices {
+        let (all, left) = (all.clone(), left.clone());
+        device.on_command(move |command, _| {
+            if command.kind == CommandKind::Flush && left.borrow().is_none() {
+                left.replace(Some(all.iter().map(SimDevice::kill).collect::<Vec<_>>()));
+            }
+        });
+    }
+    put(&store, "o", 2).await;
+    let killed = left.take().expect("it is flushed");
+    let devices: Vec<_> = killed.into_iter().map(|medium| SimDevice::resume(rt, medium)).collect();
+    assert_eq!(written(&devices), before * 2 - 3, "the case is not met");
+    devices
+}
+
+/// AS-REC-6, AS-EVICT-1: more drives than parity makes up for lose what they had in their caches when an opening flushes
+/// what it found. It decides nothing, and what was acknowledged stays.
+#[test]
+fn an_opening_that_cannot_make_durable_what_it_found_decides_nothing() {
+    for seed in 0..20 {
+        Sim::new(seed).run(move |rt| async move {
+            let devices = killed_before_a_flush(&rt).await;
+            let before = inspect(&named(&devices)).await.unwrap();
+            for device in &devices[1..] {
+                let lost = FaultRule { trigger: Trigger::Nth(CommandKind::Flush, 0), fault: Fault::FlushLost };
+                device.set_faults(Faults::new([lost]));
+            }
+            let opened = open(&rt, &devices).await.map(drop);
+            assert_eq!(opened.map_err(|error| error.kind), Err(ErrorKind::Device), "seed {seed}");
+            let devices: Vec<_> = devices.iter().map(|device| SimDevice::resume(&rt, device.kill())).collect();
+            assert_eq!(inspect(&named(&devices)).await.unwrap(), before, "seed {seed}");
+            let (store, report) = open(&rt, &devices).await.unwrap();
+            assert_eq!(report.damage, Vec::<String>::new(), "seed {seed}");
+            let found = store.get("o").await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!([1, 2].iter().any(|key| found == content((*key, SIZE))), "seed {seed}: other bytes");
+        });
+    }
+}
+
 /// AS-REC-6: a process was killed, with all that it wrote in the drives' caches. Objects that the next one shows
 /// survive a power cut, also if they were never acknowledged.
 #[test]
 fn what_an_opening_showed_survives_a_power_cut() {
-    let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), ZONES, 0, 12) };
-    let media =
-        formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 20_000, drives: vec![geometry; 3] });
     Sim::new(3).run(move |rt| async move {
-        let devices = powered(&rt, &media);
-        let (store, _) = open(&rt, &devices).await.unwrap();
-        put(&store, "o", 1).await;
-        let written = |devices: &[SimDevice]| -> u64 {
-            devices.iter().map(|device| written(&device.image()).map(|(_, end)| end).sum::<u64>()).sum()
-        };
-        let before = written(&devices);
-        let all = devices.clone();
-        // All writes are done, and the first flush has not begun.
-        let left = std::rc::Rc::new(std::cell::RefCell::new(None));
-        for device in &devices {
-            let (all, left) = (all.clone(), left.clone());
-            device.on_command(move |command, _| {
-                if command.kind == CommandKind::Flush && left.borrow().is_none() {
-                    left.replace(Some(all.iter().map(SimDevice::kill).collect::<Vec<_>>()));
-                }
-            });
-        }
-        put(&store, "o", 2).await;
-        let killed = left.take().expect("it is flushed");
-        let devices: Vec<_> = killed.into_iter().map(|medium| SimDevice::resume(&rt, medium)).collect();
-        assert_eq!(written(&devices), before * 2 - 3, "the case is not met");
+        let devices = killed_before_a_flush(&rt).await;
         let (store, _) = open(&rt, &devices).await.unwrap();
         is(&store, "o", 2).await;
         for seed in 0..20 {

@@ -207,6 +207,70 @@ fn cut_while_a_file_is_left_behind() {
     }
 }
 
+/// AS-BUF-2: an object waits for the superblock that says that a file failed, while all that was buffered before goes to
+/// segments: the log goes on to begin no later than with it.
+#[test]
+fn what_waits_for_a_superblock_stays_in_the_log() {
+    // The buffer is written to segments ten milliseconds behind the opening.
+    for (wait, broken) in (0..60).flat_map(|wait| [(wait, 0), (wait, 1)]) {
+        let options = Options { background: true, buffer_time: Duration::from_millis(2), ..plain() };
+        let left = history_with(options, move |rt, store, buffer| async move {
+            put(&store, "before", 1).await;
+            rt.sleep(Duration::from_micros(8_000 + wait * 40)).await;
+            buffer[broken].fail();
+            put(&store, "meanwhile", 2).await;
+        });
+        let mut files = left.files;
+        files[broken] = Vec::new();
+        Sim::new(9).run(move |rt| async move {
+            let devices = powered(&rt, &left.devices);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            for (name, key) in [("before", 1), ("meanwhile", 2)] {
+                assert!(store.head(name.as_bytes()).is_ok(), "{broken} broken after {wait}: {name} is gone");
+                is(&store, name, key).await;
+            }
+        });
+    }
+}
+
+/// AS-BUF-4: an object waits for the superblock that says that a file failed, and the other one fails, too: it is
+/// acknowledged in a segment or not at all.
+#[test]
+fn what_waits_for_a_superblock_while_the_other_file_fails_goes_to_a_segment() {
+    for wait in 0..60 {
+        let acknowledged = Rc::new(Cell::new(false));
+        let told = acknowledged.clone();
+        let left = history(move |rt, store, buffer| async move {
+            put(&store, "before", 1).await;
+            buffer[0].fail();
+            let last = async {
+                put(&store, "meanwhile", 2).await;
+                told.set(true);
+            };
+            let other = async {
+                rt.sleep(Duration::from_micros(wait * 40)).await;
+                buffer[1].fail();
+                // Whoever finds that both failed makes an end of the buffer.
+                put(&store, "other", 3).await;
+            };
+            futures_util::future::join(last, other).await;
+            // Until then the next opening needs the files.
+            rt.sleep(Duration::from_millis(20)).await;
+        });
+        assert!(acknowledged.get());
+        Sim::new(9).run(move |rt| async move {
+            let devices = powered(&rt, &left.devices);
+            let buffer = [Vec::new(), Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+            let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+            for (name, key) in [("before", 1), ("meanwhile", 2), ("other", 3)] {
+                assert!(store.head(name.as_bytes()).is_ok(), "the other file failed after {wait}: {name} is gone");
+                is(&store, name, key).await;
+            }
+        });
+    }
+}
+
 /// AS-LOSS-1: an opening that accepts a loss is cut at any moment. The next one is refused for that loss, or knows of it.
 #[test]
 fn an_accepted_loss_is_known_whenever_the_opening_is_cut() {

@@ -76,10 +76,17 @@ fn history<F>(test: impl FnOnce(Runtime, ArrayStore, [Rc<SimFile>; 2]) -> F + 's
 where
     F: Future<Output = ()> + 'static,
 {
+    history_with(plain(), test)
+}
+
+fn history_with<F>(options: Options, test: impl FnOnce(Runtime, ArrayStore, [Rc<SimFile>; 2]) -> F + 'static) -> Left
+where
+    F: Future<Output = ()> + 'static,
+{
     Sim::new(3).run(move |rt| async move {
         let devices = powered(&rt, &media());
         let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
-        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
         test(rt, store, buffer.clone()).await;
         left(&devices, &buffer, 1)
     })

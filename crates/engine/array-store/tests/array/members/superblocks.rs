@@ -79,6 +79,33 @@ fn an_older_superblock_does_not_count_while_newer_ones_cannot_be_read() {
     }
 }
 
+/// AS-SB-3: of a drive's newest superblock something cannot be read, and the drive goes away while its older ones are looked for: it
+/// counts as missing.
+#[test]
+fn a_drive_that_goes_away_between_two_looks_at_its_superblocks_is_missing() {
+    let (left, base) = Sim::new(1).run(|rt| async move {
+        let media = fresh(3);
+        // The opening begins a base behind the first superblock.
+        let base = media[0].zone(ZoneId(0)).written;
+        let devices = powered(&rt, &media);
+        let (store, _) = open(&rt, &named(&devices), Options { whole_table: 0, ..plain() }).await.unwrap();
+        put(&store, "o", 1).await;
+        (images(&devices), base)
+    });
+    for after in 0..40 {
+        let left: Vec<_> = left.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(2).run(move |rt| async move {
+            let devices = powered(&rt, &left);
+            devices[0].medium().fail_reads(left[0].zone(ZoneId(0)).start + base, Blocks(1), None);
+            devices[0].power_off_at(after);
+            let (store, report) =
+                open(&rt, &named(&devices), plain()).await.unwrap_or_else(|error| panic!("{after}: {error}"));
+            assert_eq!(report.damage, Vec::<String>::new(), "{after}");
+            is(&store, "o", 1).await;
+        });
+    }
+}
+
 /// A superblock zone that takes no writes any more: the drive's other one does.
 #[test]
 fn a_superblock_zone_that_fails_is_done_without() {
