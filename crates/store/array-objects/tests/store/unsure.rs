@@ -1,4 +1,4 @@
-//! AO-OBJ-5, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
+//! AO-OBJ-5, AO-OBJ-6, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
 
 use std::io;
 use std::rc::Rc;
@@ -96,6 +96,33 @@ fn a_delete_after_a_put_that_may_have_landed_is_final() {
             let found = get(&store, "b", "k").await.is_ok();
             assert!(!(found && deletes), "an acknowledged delete is undone");
             assert!(found || deletes, "the case is not met: it has not landed");
+        });
+    }
+}
+
+/// AO-OBJ-6: a put and an upload failed and have landed. Their bucket is deleted, and later there is another of its name.
+#[test]
+fn what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name() {
+    for deletes in [false, true] {
+        let left = life(Left::fresh(), move |store, devices, files| async move {
+            store.create_bucket("b").await.unwrap();
+            store.create_bucket("b2").await.unwrap();
+            fail(&devices, &files);
+            for bucket in ["b", "b2"] {
+                put(&store, bucket, "k", &bytes_of(1, 1000), commit("e")).await.unwrap_err();
+            }
+            store.begin_upload("b", "u", Default::default()).await.unwrap_err();
+            heal(&devices);
+            if deletes {
+                store.delete_bucket("b").await.unwrap();
+                store.create_bucket("b").await.unwrap();
+            }
+        });
+        life(left, move |store, _, _| async move {
+            assert!(get(&store, "b2", "k").await.is_ok(), "another bucket's object is deleted");
+            let found = get(&store, "b", "k").await.is_ok();
+            let uploads = store.list_uploads("b", "", None, 10).await.unwrap().uploads.len();
+            assert_eq!((found, uploads), if deletes { (false, 0) } else { (true, 1) }, "deletes {deletes}");
         });
     }
 }
