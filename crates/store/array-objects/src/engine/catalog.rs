@@ -120,9 +120,10 @@ impl Catalog for Core {
         self.room()
     }
 
-    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> StoreResult<()> {
+    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> Result<(), Failed> {
         let record = BucketRecord { created_unix_ns }.encode();
-        self.store.put(names::bucket(bucket), Bytes::new(), record).await.map(drop).map_err(from_array)
+        let made = self.store.put(names::bucket(bucket), Bytes::new(), record).await;
+        made.map(drop).map_err(from_array).map_err(Failed::by_kind)
     }
 
     async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
@@ -194,10 +195,12 @@ impl Catalog for Core {
         self.make_of_parts(of, attributes, chosen).await
     }
 
-    async fn end_upload(self: &Rc<Self>, (bucket, key, id): (String, String, UploadId)) -> StoreResult<()> {
-        self.store.delete(names::upload(&bucket, &key, id)).await.map_err(from_array)?;
+    async fn end_upload(self: &Rc<Self>, (bucket, key, id): (String, String, UploadId)) -> Result<(), Failed> {
+        let ended = self.store.delete(names::upload(&bucket, &key, id)).await;
+        ended.map_err(from_array).map_err(Failed::by_kind)?;
         self.store.end_group(id.0);
-        self.condemn(self.find_parts(id, 0, usize::MAX).await?.into_iter().map(|part| part.blob));
+        let parts = self.find_parts(id, 0, usize::MAX).await.map_err(Failed::in_doubt)?;
+        self.condemn(parts.into_iter().map(|part| part.blob));
         Ok(())
     }
 }
