@@ -118,7 +118,8 @@ impl Placement {
         Ok(())
     }
 
-    /// True of a bucket whose deletion failed, and whose home is gone: it is made anew once the rest of it is gone, too. (PL-PLC-8)
+    /// True of a bucket whose deletion or creation failed, and whose home is not there: it is made anew once all that may be left of it is gone.
+    /// (PL-PLC-8, PL-PLC-9)
     async fn is_half_deleted(&self, spots: &[Spot]) -> StoreResult<bool> {
         let Some(home) = spots.first().filter(|home| self.shared.is_in_doubt(home)) else { return Ok(false) };
         Ok(if_there(self.shared.store(home)?.bucket(&home.bucket).await)?.is_none())
