@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use shingle_placement::{Placement, Site};
 use shingle_store_api::{
-    BucketInfo, Commit, Condition, ObjectInfo, ObjectStore, ObjectWriter, SiteName, StoreError, StoreErrorKind,
-    StoreFuture, StoreResult, forward,
+    BucketInfo, Commit, Condition, ListRequest, ObjectInfo, ObjectStore, ObjectWriter, SiteName, StoreError,
+    StoreErrorKind, StoreFuture, StoreResult, forward,
 };
 use shingle_store_testing::MemoryStore;
 
@@ -283,6 +283,12 @@ async fn a_bucket_whose_creation_failed_on_a_site_is_made_on_another() {
             stores[0].made.lock().unwrap().clear();
         }
         assert!(all.list_buckets().await.unwrap().is_empty(), "landed {landed}");
+        let list = all.list("b", ListRequest::default()).await.err();
+        let uploads = all.list_uploads("b", "", None, 1).await.err();
+        let get = all.open("b", "k").await.err();
+        for error in [list, uploads, get, all.head("b", "k").await.err(), put(&all).await.err()] {
+            assert_eq!(error.map(|error| error.kind), Some(StoreErrorKind::NoSuchBucket), "landed {landed}");
+        }
         all.at(SiteName::Location(CLASSES[1])).unwrap().create_bucket("b").await.unwrap();
         put(&all).await.unwrap();
         for store in &stores {
