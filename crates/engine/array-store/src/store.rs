@@ -143,6 +143,12 @@ impl ArrayStore {
         self.0.delete(name).await
     }
 
+    /// Names that begin with `prefix` and whose puts failed since the array was opened, and may have landed: the next opening may find these objects,
+    /// unless they are [deleted](ArrayStore::delete). `None` if more failed than are remembered: any name may be one.
+    pub fn unsure(&self, prefix: &[u8]) -> Option<Vec<Bytes>> {
+        self.0.unsure.with_prefix(prefix)
+    }
+
     /// Objects whose names begin with `prefix`, after the name `after`, by name, at most `limit`.
     ///
     /// # Errors

@@ -12,6 +12,8 @@
 //! - AO-OBJ-3: a blob is deleted only when no object and no upload names it, and no reader is reading it.
 //! - AO-OBJ-4: what nobody names comes back as space, also after a power cut.
 //! - AO-OBJ-5: a put that failed may have landed: a delete that is acknowledged after it is final.
+//! - AO-OBJ-6: what puts and uploads that failed left in a bucket never shows in a later bucket of that name: the bucket is deleted after it.
+//!   `what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name`.
 //!
 //! All of them: `tests/store.rs`. Map: `names` and `format` have the array's contents, `engine` the calls, `client`,
 //! `writer` and `reader` the way in from other threads.

@@ -6,7 +6,8 @@
 //! - BK-BEGIN-1: a put begins on its caller's thread only under names that the store takes, in a bucket that is there at some moment of the
 //!   call; the commit looks for the bucket again, behind its gate. `a_put_begins_without_the_owner_only_where_it_may`.
 //! - BK-GONE-1: a bucket whose deletion may have happened takes no more writes. It can be deleted again, and is gone for good if that succeeds.
-//!   A deletion that failed before anything was written changes nothing.
+//!   A deletion that failed before anything was written changes nothing. A bucket whose creation may have happened can be deleted, too.
+//! - BK-END-1: an upload whose abort may have happened takes no more parts: they would go with it. It can be aborted again, or completed.
 
 use std::rc::Rc;
 
@@ -49,7 +50,13 @@ pub(crate) async fn create_bucket<C: Catalog>(core: Rc<C>, bucket: String) -> St
     let _gate = core.names().bucket(&bucket).await;
     core.names().require_none(&bucket)?;
     let created_unix_ns = core.now_unix_ns();
-    core.make_bucket(&bucket, created_unix_ns).await?;
+    if let Err(failed) = core.make_bucket(&bucket, created_unix_ns).await {
+        // The next start may find it. Whoever does not want it then deletes it. (BK-GONE-1)
+        if failed.may_have_happened {
+            core.names().doubt(&bucket);
+        }
+        return Err(failed.error);
+    }
     core.names().add(&bucket, created_unix_ns);
     Ok(bucket_info(&bucket, created_unix_ns))
 }
@@ -227,6 +234,7 @@ async fn commit_part<C: Catalog>(
     // (BK-PART-1)
     let _turn = core.names().part(of.2, number).await;
     require_upload(core, &of).await?;
+    core.names().require_unended(of.2)?;
     core.parts_may_change(of.2)?;
     attributes.modified_unix_ns = core.now_unix_ns();
     core.put_part(of, number, attributes, written).await
@@ -277,7 +285,9 @@ pub(crate) async fn complete_upload<C: Catalog>(
     metadata.extend(commit.metadata);
     let attributes = Attributes { modified_unix_ns: core.now_unix_ns(), etag: commit.etag, metadata };
     attributes.check()?;
-    core.complete(of, attributes, chosen).await
+    let info = core.complete(of, attributes, chosen).await?;
+    core.names().ended(id);
+    Ok(info)
 }
 
 pub(crate) async fn abort_upload<C: Catalog>(core: Rc<C>, of: Of) -> StoreResult<()> {
@@ -285,5 +295,16 @@ pub(crate) async fn abort_upload<C: Catalog>(core: Rc<C>, of: Of) -> StoreResult
     let _end = core.names().upload(of.2).await;
     require_upload(&core, &of).await?;
     core.parts_may_change(of.2)?;
-    core.end_upload(of).await
+    let id = of.2;
+    match core.end_upload(of).await {
+        Ok(()) => core.names().ended(id),
+        Err(failed) => {
+            // The next start may find that it has ended. (BK-END-1)
+            if failed.may_have_happened {
+                core.names().may_have_ended(id);
+            }
+            return Err(failed.error);
+        }
+    }
+    Ok(())
 }

@@ -150,9 +150,9 @@ pub trait Catalog: Blobs {
     fn usage(self: &Rc<Self>) -> impl Future<Output = StoreResult<StoreUsage>>;
 
     /// Creates a bucket.
-    fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> impl Future<Output = StoreResult<()>>;
+    fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> impl Future<Output = Result<(), Failed>>;
 
-    /// Deletes a bucket; again, if it failed before and may have happened.
+    /// Deletes a bucket; again, if it failed before and may have happened; or one whose creation failed so.
     fn drop_bucket(self: &Rc<Self>, bucket: &str) -> impl Future<Output = Result<(), Failed>>;
 
     /// Makes bytes the object.
@@ -202,5 +202,5 @@ pub trait Catalog: Blobs {
     ) -> impl Future<Output = StoreResult<ObjectInfo>>;
 
     /// Ends an upload and drops its parts.
-    fn end_upload(self: &Rc<Self>, of: (String, String, UploadId)) -> impl Future<Output = StoreResult<()>>;
+    fn end_upload(self: &Rc<Self>, of: (String, String, UploadId)) -> impl Future<Output = Result<(), Failed>>;
 }

@@ -20,8 +20,10 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Default)]
 pub struct Names {
     buckets: Buckets,
-    /// Buckets that are not there any more, whose deletion failed and may have happened. (BK-GONE-1)
+    /// Buckets that are not there, whose deletion or creation failed and may have happened. (BK-GONE-1)
     in_doubt: RefCell<BTreeSet<String>>,
+    /// Uploads in progress whose abort failed and may have happened. (BK-END-1)
+    ending: RefCell<BTreeSet<u64>>,
     /// Held shared by those who write to a bucket, exclusively by those who create or delete it.
     gates: Rc<Locks>,
     /// Held by those who change a key.
@@ -53,7 +55,7 @@ impl Names {
         self.buckets.look().get(bucket).copied().ok_or_else(|| StoreError::no_bucket(bucket))
     }
 
-    /// As [`Names::require`], also of a bucket whose deletion may have happened.
+    /// As [`Names::require`], also of a bucket whose deletion or creation may have happened.
     pub(crate) fn require_or_in_doubt(&self, bucket: &str) -> StoreResult<()> {
         if self.in_doubt.borrow().contains(bucket) { Ok(()) } else { self.require(bucket).map(drop) }
     }
@@ -91,10 +93,30 @@ impl Names {
         self.buckets.change().remove(bucket);
     }
 
-    /// The bucket may be gone: it is not there until it is made anew. (BK-GONE-1)
+    /// The bucket may be gone or there: it is not there until it is made anew. (BK-GONE-1)
     pub(crate) fn doubt(&self, bucket: &str) {
         self.in_doubt.borrow_mut().insert(bucket.to_owned());
         self.buckets.change().remove(bucket);
+    }
+
+    /// The abort of an upload may have happened. (BK-END-1)
+    pub(crate) fn may_have_ended(&self, id: UploadId) {
+        self.ending.borrow_mut().insert(id.0);
+    }
+
+    /// The upload has ended.
+    pub(crate) fn ended(&self, id: UploadId) {
+        self.ending.borrow_mut().remove(&id.0);
+    }
+
+    /// Fails if the upload may have ended. (BK-END-1)
+    pub(crate) fn require_unended(&self, id: UploadId) -> StoreResult<()> {
+        if !self.ending.borrow().contains(&id.0) {
+            return Ok(());
+        }
+        let message =
+            "the store failed while this upload was being aborted: abort it again, or complete it without this part";
+        Err(StoreError::new(StoreErrorKind::Device, message))
     }
 
     /// The gate of a bucket that is made or deleted.

@@ -114,6 +114,13 @@ pub(crate) fn split_number(key: &[u8]) -> Option<u64> {
 pub(crate) const ABOUT_OWNER: &[u8] = b"owner";
 /// In [`Space::About`]: counters ([`crate::indexer::Totals`]).
 pub(crate) const ABOUT_TOTALS: &[u8] = b"totals";
+/// In [`Space::About`]: prefix of buckets whose strays an opening has still to drop.
+pub(crate) const ABOUT_MADE: &[u8] = b"made\0";
+
+/// Key of such a bucket.
+pub(crate) fn made(bucket: &str) -> Vec<u8> {
+    [ABOUT_MADE, bucket.as_bytes()].concat()
+}
 
 #[cfg(test)]
 mod tests {

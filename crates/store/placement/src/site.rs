@@ -63,7 +63,7 @@ struct Buckets {
     unknown: BTreeSet<usize>,
     /// Spots being made, and whether they are noted: they may be there already, or will be.
     making: BTreeMap<Spot, bool>,
-    /// Spots whose deletion failed: their sites may have them or not. (PL-PLC-8)
+    /// Spots whose deletion or creation failed: their sites may have them or not. (PL-PLC-8, PL-PLC-9)
     in_doubt: BTreeSet<Spot>,
 }
 
@@ -231,11 +231,15 @@ impl Shared {
                     notes.add(&site.name, &spot.bucket)?;
                     making.noted();
                 }
-                match store.create_bucket(&spot.bucket).await {
+                let made = match store.create_bucket(&spot.bucket).await {
                     // A call whose answer was lost has made it.
-                    Err(error) if error.kind == StoreErrorKind::BucketExists => store.bucket(&spot.bucket).await?,
-                    made => made?,
+                    Err(error) if error.kind == StoreErrorKind::BucketExists => store.bucket(&spot.bucket).await,
+                    made => made,
+                };
+                if made.is_err() {
+                    self.may_be_there(name, spot);
                 }
+                made?
             }
             there => there?,
         };
@@ -245,6 +249,13 @@ impl Shared {
             buckets.created.insert(name.to_owned(), info.created_unix_s);
         }
         Ok(info)
+    }
+
+    /// The creation of a spot failed, and may have happened: it is one of the bucket called `name` until it is deleted. (PL-PLC-9)
+    fn may_be_there(&self, name: &str, spot: &Spot) {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.add(name, spot.clone());
+        buckets.in_doubt.insert(spot.clone());
     }
 
     /// From now on, until it is dropped, nobody else makes this spot, and no other site comes with a home of that name.

@@ -118,15 +118,27 @@ impl Placement {
         Ok(())
     }
 
-    /// True of a bucket whose deletion failed, and whose home is gone: it is made anew once the rest of it is gone, too. (PL-PLC-8)
+    /// True of a bucket whose deletion or creation failed, and whose home is not there: it is made anew once all that may be left of it is gone.
+    /// (PL-PLC-8, PL-PLC-9)
     async fn is_half_deleted(&self, spots: &[Spot]) -> StoreResult<bool> {
         let Some(home) = spots.first().filter(|home| self.shared.is_in_doubt(home)) else { return Ok(false) };
         Ok(if_there(self.shared.store(home)?.bucket(&home.bucket).await)?.is_none())
     }
 
+    /// Spots of a bucket that is there: one that has but a home in doubt is asked for. (PL-PLC-9)
+    async fn spots_there(&self, bucket: &str) -> StoreResult<Vec<Spot>> {
+        let spots = self.shared.spots(bucket)?;
+        if let [only] = spots.as_slice()
+            && self.shared.is_in_doubt(only)
+        {
+            self.shared.store(only)?.bucket(&only.bucket).await?;
+        }
+        Ok(spots)
+    }
+
     /// The object that everyone sees, and its spot.
     async fn seen(&self, bucket: &str, key: &str) -> StoreResult<(Spot, ObjectInfo)> {
-        let spots = self.shared.spots(bucket)?;
+        let spots = self.spots_there(bucket).await?;
         let mut found = self.shared.found(&spots, key).await?.pop();
         // It may have moved behind the search, or to a site that the bucket was not on then.
         if found.is_none() && self.shared.spots(bucket)?.len() > 1 {
@@ -140,7 +152,7 @@ impl Placement {
 
     async fn open_seen(&self, bucket: String, key: String) -> StoreResult<Box<dyn ObjectReader>> {
         for _ in 0..LOOKS {
-            let spots = self.shared.spots(&bucket)?;
+            let spots = self.spots_there(&bucket).await?;
             let spot = match spots.as_slice() {
                 [only] => only.clone(),
                 _ => self.seen(&bucket, &key).await?.0,
@@ -201,7 +213,7 @@ impl Placement {
     }
 
     async fn list_once(&self, bucket: &str, request: &ListRequest) -> StoreResult<Listing> {
-        let spots = self.shared.spots(bucket)?;
+        let spots = self.spots_there(bucket).await?;
         let pages = spots.iter().map(|spot| {
             let request = request.clone();
             async move {
@@ -236,7 +248,7 @@ impl Placement {
         after: Option<(String, Option<UploadId>)>,
         limit: usize,
     ) -> StoreResult<UploadListing> {
-        let spots = self.shared.spots(&bucket)?;
+        let spots = self.spots_there(&bucket).await?;
         let (prefix, after) = (&prefix, &after);
         let pages = spots.iter().map(|spot| async move {
             let page = self.shared.store(spot)?.list_uploads(&spot.bucket, prefix, after.clone(), limit).await;

@@ -300,3 +300,29 @@ async fn a_bucket_that_is_being_made_stays_noted_when_its_site_comes_again() {
         making.abort();
     }
 }
+
+/// A store that makes no buckets.
+struct Full(Arc<MemoryStore>);
+
+impl ObjectStore for Full {
+    forward!(if_open |_this| gone(); create_bucket);
+    forward!(by_reference |this| &*this.0; delete_bucket bucket list_buckets begin_put head open delete_if list begin_upload begin_part upload
+        list_parts list_uploads complete_upload abort_upload usage);
+}
+
+/// PL-PLC-9: a bucket could not be made on one site, and was made on another one. That one is served after a restart, also if the first does not come.
+#[tokio::test]
+async fn a_bucket_that_could_not_be_made_on_a_site_keeps_no_other_from_being_served() {
+    let (full, cold) = (Arc::new(Full(memory())), memory());
+    let sites = || vec![site("drives", full.clone()), site("shelf", cold.clone())];
+    let pad = Arc::new(Pad::default());
+    let all = Placement::begin(sites(), vec![Some(Vec::new()), Some(Vec::new())], Some(pad.clone()));
+    assert_eq!(all.create_bucket("b").await.unwrap_err().kind, StoreErrorKind::Unavailable);
+    let shelf = all.at(SiteName::Location("shelf")).unwrap();
+    shelf.create_bucket("b").await.unwrap();
+    assert_eq!(*pad.0.lock().unwrap(), ["+drives b", "-drives b", "+shelf b"]);
+
+    let all = Placement::begin(sites(), vec![Some(Vec::new()), Some(vec![noted("b")])], None);
+    all.learn(1, &*cold).await.unwrap();
+    assert_eq!(put(&all, "b").await, Ok(()));
+}

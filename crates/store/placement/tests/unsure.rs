@@ -1,14 +1,14 @@
-//! Puts that fail and may have landed, on stores that find out at their next start: what is acknowledged after them is final.
+//! Changes that fail and may have landed, on stores that find out at their next start: what is acknowledged after them is final.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use shingle_placement::{Placement, Site};
 use shingle_store_api::{
-    Commit, Condition, ObjectInfo, ObjectStore, ObjectWriter, SiteName, StoreError, StoreErrorKind, StoreFuture,
-    StoreResult, forward,
+    BucketInfo, Commit, Condition, ListRequest, ObjectInfo, ObjectStore, ObjectWriter, SiteName, StoreError,
+    StoreErrorKind, StoreFuture, StoreResult, forward,
 };
 use shingle_store_testing::MemoryStore;
 
@@ -17,12 +17,14 @@ type Names = (String, String);
 /// Objects that landed and that nobody sees before the next start, as engines have them after a drive failed.
 type Unseen = Arc<Mutex<BTreeMap<Names, Vec<Bytes>>>>;
 
-/// A store whose puts and deletions of buckets fail and have landed while its drive does. A delete of a key is newer than all that landed
-/// of it; a bucket whose deletion failed is not there.
+/// A store whose puts, and creations and deletions of buckets, fail and have landed while its drive does. A delete is newer than all that landed
+/// of its key or bucket; a bucket whose deletion failed is not there.
 #[derive(Clone)]
 struct Unsure {
     inner: Arc<MemoryStore>,
     unseen: Unseen,
+    /// Buckets that landed so.
+    made: Arc<Mutex<BTreeSet<String>>>,
     fails: Arc<AtomicBool>,
     /// Deletions of buckets fail, and nothing has changed.
     refuses: Arc<AtomicBool>,
@@ -33,13 +35,18 @@ impl Unsure {
         Self {
             inner: Arc::new(MemoryStore::new(1 << 30)),
             unseen: Unseen::default(),
+            made: Arc::default(),
             fails: Arc::default(),
             refuses: Arc::default(),
         }
     }
 
-    /// Puts that landed are seen from now on.
+    /// All that landed is seen from now on.
     async fn restart(&self) {
+        let made = std::mem::take(&mut *self.made.lock().unwrap());
+        for bucket in made {
+            self.inner.create_bucket(&bucket).await.unwrap();
+        }
         let landed = std::mem::take(&mut *self.unseen.lock().unwrap());
         for ((bucket, key), data) in landed {
             let mut writer = self.inner.begin_put(&bucket, &key).await.unwrap();
@@ -75,14 +82,29 @@ impl ObjectWriter for UnsureWriter {
 }
 
 impl ObjectStore for Unsure {
-    forward!(by_reference |this| &*this.inner; create_bucket bucket list_buckets head open list begin_upload begin_part upload list_parts
+    forward!(by_reference |this| &*this.inner; bucket list_buckets head open list begin_upload begin_part upload list_parts
         list_uploads complete_upload abort_upload usage);
+
+    fn create_bucket(&self, bucket: &str) -> StoreFuture<'_, BucketInfo> {
+        let bucket = bucket.to_owned();
+        Box::pin(async move {
+            if !self.fails.load(Relaxed) {
+                self.made.lock().unwrap().remove(&bucket);
+                return self.inner.create_bucket(&bucket).await;
+            }
+            self.made.lock().unwrap().insert(bucket);
+            Err(StoreError::new(StoreErrorKind::Device, "a drive failed in the middle"))
+        })
+    }
 
     fn delete_bucket(&self, bucket: &str) -> StoreFuture<'_, ()> {
         let bucket = bucket.to_owned();
         Box::pin(async move {
             if self.refuses.load(Relaxed) {
                 return Err(StoreError::new(StoreErrorKind::Unavailable, "nothing is written now"));
+            }
+            if !self.fails.load(Relaxed) && self.made.lock().unwrap().remove(&bucket) {
+                return Ok(());
             }
             self.inner.delete_bucket(&bucket).await?;
             match self.fails.load(Relaxed) {
@@ -125,13 +147,18 @@ const CLASSES: [&str; 2] = ["STANDARD", "COLD"];
 /// Two sites as one.
 async fn opened() -> ([Unsure; 2], Placement) {
     let stores = [Unsure::new(), Unsure::new()];
+    let all = begun(&stores).await;
+    (stores, all)
+}
+
+/// The same with what the stores have.
+async fn begun(stores: &[Unsure; 2]) -> Placement {
     let sites = stores.iter().zip(CLASSES).map(|(store, class)| Site {
         name: class.to_owned(),
         class: (class != "STANDARD").then(|| class.to_owned()),
         store: Arc::new(store.clone()),
     });
-    let all = Placement::open(sites.collect()).await.unwrap();
-    (stores, all)
+    Placement::open(sites.collect()).await.unwrap()
 }
 
 fn at(all: &Placement, site: usize) -> Arc<dyn ObjectStore> {
@@ -221,5 +248,55 @@ async fn a_bucket_whose_deletion_was_refused_stays() {
         assert_eq!(all.create_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketExists);
         assert_eq!(all.delete_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketNotEmpty);
         assert!(all.head("b", "k").await.is_ok());
+    }
+}
+
+/// PL-PLC-9: the creation of a guest failed and has landed. Once its bucket is deleted, nothing of it comes back.
+#[tokio::test]
+async fn a_bucket_is_gone_with_a_guest_whose_creation_failed() {
+    let (stores, all) = opened().await;
+    all.create_bucket("b").await.unwrap();
+    stores[1].fails.store(true, Relaxed);
+    assert_eq!(put(&*at(&all, 1)).await.unwrap_err().kind, StoreErrorKind::Device);
+    stores[1].fails.store(false, Relaxed);
+    // It is made anew, if it is needed.
+    put(&*at(&all, 0)).await.unwrap();
+    assert!(all.delete("b", "k").await.unwrap());
+    all.delete_bucket("b").await.unwrap();
+    for store in &stores {
+        store.restart().await;
+    }
+    let all = begun(&stores).await;
+    assert_eq!(all.bucket("b").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket);
+    assert!(all.list_buckets().await.unwrap().is_empty());
+}
+
+/// PL-PLC-9: the creation of a bucket failed on one site, and has landed or not. The bucket is made on another one: then it is there alone.
+#[tokio::test]
+async fn a_bucket_whose_creation_failed_on_a_site_is_made_on_another() {
+    for landed in [false, true] {
+        let (stores, all) = opened().await;
+        stores[0].fails.store(true, Relaxed);
+        assert_eq!(all.create_bucket("b").await.unwrap_err().kind, StoreErrorKind::Device);
+        stores[0].fails.store(false, Relaxed);
+        if !landed {
+            stores[0].made.lock().unwrap().clear();
+        }
+        assert!(all.list_buckets().await.unwrap().is_empty(), "landed {landed}");
+        let list = all.list("b", ListRequest::default()).await.err();
+        let uploads = all.list_uploads("b", "", None, 1).await.err();
+        let get = all.open("b", "k").await.err();
+        for error in [list, uploads, get, all.head("b", "k").await.err(), put(&all).await.err()] {
+            assert_eq!(error.map(|error| error.kind), Some(StoreErrorKind::NoSuchBucket), "landed {landed}");
+        }
+        all.at(SiteName::Location(CLASSES[1])).unwrap().create_bucket("b").await.unwrap();
+        put(&all).await.unwrap();
+        for store in &stores {
+            store.restart().await;
+        }
+        // Two homes of one name would be refused.
+        let all = begun(&stores).await;
+        assert!(all.head("b", "k").await.is_ok(), "landed {landed}");
+        assert!(all.bucket("b").await.unwrap().location.is_some(), "landed {landed}");
     }
 }

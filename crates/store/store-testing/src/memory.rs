@@ -286,7 +286,7 @@ impl Catalog for Memory {
         })
     }
 
-    async fn make_bucket(self: &Rc<Self>, _bucket: &str, _created_unix_ns: u64) -> StoreResult<()> {
+    async fn make_bucket(self: &Rc<Self>, _bucket: &str, _created_unix_ns: u64) -> Result<(), Failed> {
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl Catalog for Memory {
         Ok(maps.put((of.0, of.1), attributes, data.concat().into(), chosen.sizes()))
     }
 
-    async fn end_upload(self: &Rc<Self>, of: (String, String, UploadId)) -> StoreResult<()> {
+    async fn end_upload(self: &Rc<Self>, of: (String, String, UploadId)) -> Result<(), Failed> {
         self.maps.borrow_mut().uploads.remove(&of);
         Ok(())
     }

@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Bound::{Included, Unbounded};
 
 use bytes::Bytes;
 
@@ -46,6 +47,16 @@ impl Unsure {
     /// A version of that name may be there, whatever the index says.
     pub(crate) fn may_be_there(&self, name: &Bytes) -> bool {
         self.any.get() || self.versions.borrow().contains_key(name)
+    }
+
+    /// Names that begin with `prefix` and of which versions may be there. `None` if any name may be one.
+    pub(crate) fn with_prefix(&self, prefix: &[u8]) -> Option<Vec<Bytes>> {
+        if self.any.get() {
+            return None;
+        }
+        let versions = self.versions.borrow();
+        let behind = versions.range::<[u8], _>((Included(prefix), Unbounded));
+        Some(behind.map(|(name, _)| name.clone()).take_while(|name| name.starts_with(prefix)).collect())
     }
 
     /// These tombstones are durable.
@@ -86,8 +97,20 @@ mod tests {
         let unsure = Unsure::default();
         for number in 0..=KEPT_MOST {
             assert!(!unsure.may_be_there(&name(KEPT_MOST + 1)));
+            assert!(unsure.with_prefix(b"x").is_some());
             unsure.failed(&name(number), Version(1), ErrorKind::Device);
         }
         assert!(unsure.may_be_there(&name(KEPT_MOST + 1)));
+        assert_eq!(unsure.with_prefix(b"x"), None);
+    }
+
+    #[test]
+    fn names_are_found_by_their_beginning() {
+        let unsure = Unsure::default();
+        for name in ["a", "b", "b1", "b2", "c"] {
+            unsure.failed(&name.into(), Version(1), ErrorKind::Device);
+        }
+        assert_eq!(unsure.with_prefix(b"b").unwrap(), ["b", "b1", "b2"]);
+        assert_eq!(unsure.with_prefix(b"d").unwrap(), [""; 0]);
     }
 }

@@ -3,8 +3,11 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
-use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
+use shingle_store_api::{
+    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
+};
 
 use super::objects::Written;
 use super::{Core, object_info, size_of};
@@ -14,6 +17,9 @@ use crate::format::{BucketRecord, ObjectRecord, UploadRecord};
 use crate::names::{self, Blob};
 use crate::reader::Reader;
 use crate::writer::Gathering;
+
+/// Deletions at a time of what failed puts left.
+const TOGETHER: usize = 128;
 
 impl Blobs for Core {
     type Door = Entrance<Self>;
@@ -114,12 +120,14 @@ impl Catalog for Core {
         self.room()
     }
 
-    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> StoreResult<()> {
+    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> Result<(), Failed> {
         let record = BucketRecord { created_unix_ns }.encode();
-        self.store.put(names::bucket(bucket), Bytes::new(), record).await.map(drop).map_err(from_array)
+        let made = self.store.put(names::bucket(bucket), Bytes::new(), record).await;
+        made.map(drop).map_err(from_array).map_err(Failed::by_kind)
     }
 
     async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
+        self.drop_unsure(bucket).await.map_err(Failed::before)?;
         self.store.delete(names::bucket(bucket)).await.map(drop).map_err(from_array).map_err(Failed::by_kind)
     }
 
@@ -187,10 +195,28 @@ impl Catalog for Core {
         self.make_of_parts(of, attributes, chosen).await
     }
 
-    async fn end_upload(self: &Rc<Self>, (bucket, key, id): (String, String, UploadId)) -> StoreResult<()> {
-        self.store.delete(names::upload(&bucket, &key, id)).await.map_err(from_array)?;
+    async fn end_upload(self: &Rc<Self>, (bucket, key, id): (String, String, UploadId)) -> Result<(), Failed> {
+        let ended = self.store.delete(names::upload(&bucket, &key, id)).await;
+        ended.map_err(from_array).map_err(Failed::by_kind)?;
         self.store.end_group(id.0);
-        self.condemn(self.find_parts(id, 0, usize::MAX).await?.into_iter().map(|part| part.blob));
+        let parts = self.find_parts(id, 0, usize::MAX).await.map_err(Failed::in_doubt)?;
+        self.condemn(parts.into_iter().map(|part| part.blob));
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Deletes what failed puts may have left in an empty bucket, so that it never shows in a later one of that name. (AO-OBJ-6)
+    async fn drop_unsure(&self, bucket: &str) -> StoreResult<()> {
+        for prefix in [names::object(bucket, ""), names::uploads(bucket, "")] {
+            let Some(names) = self.store.unsure(&prefix) else {
+                let message = "the array failed too many writes to know what may be left of them: buckets can be deleted after a restart";
+                return Err(StoreError::new(StoreErrorKind::Unavailable, message));
+            };
+            for batch in names.chunks(TOGETHER) {
+                try_join_all(batch.iter().map(|name| self.store.delete(name.clone()))).await.map_err(from_array)?;
+            }
+        }
         Ok(())
     }
 }

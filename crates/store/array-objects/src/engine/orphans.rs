@@ -12,6 +12,8 @@
 //!   object: nobody knows if its upload was completed. The upload is there again instead.
 //! - AO-ORPHAN-3: what a client deletes while records are restored gets none, and from when the loss is settled no blob does: what was
 //!   deleted by an acknowledged call then does not come back, however long its bytes take to go and whenever the power fails.
+//! - AO-ORPHAN-4: nothing gets a record before all blobs were looked at: a record of some of an object's blobs would be newer than
+//!   the others, and these would pass for replaced. `a_close_while_lost_objects_are_looked_for_restores_none_in_part`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -108,10 +110,15 @@ impl Core {
         if let Err(error) = &looked {
             tracing::warn!(%error, "leftovers could not be looked for; the next opening does");
         }
-        let mut settled = looked.unwrap_or(false);
         if count > 0 {
             tracing::info!(count, "leftovers of writes that never ended are deleted");
         }
+        if !matches!(looked, Ok(true)) {
+            // Of any key only a part may have been seen. (AO-ORPHAN-4)
+            self.deleted.take();
+            return;
+        }
+        let mut settled = true;
         for ((bucket, key), owners) in lost {
             if let Err(error) = self.restore(&bucket, &key, owners).await {
                 tracing::error!(bucket, key, %error, "an object whose record was lost was not restored yet");

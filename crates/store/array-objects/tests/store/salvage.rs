@@ -1,4 +1,4 @@
-//! AO-ORPHAN-1 to AO-ORPHAN-3: objects outlive the loss of their records.
+//! AO-ORPHAN-1 to AO-ORPHAN-4: objects outlive the loss of their records.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,7 +10,7 @@ use shingle_array_objects::{ArrayClient, ArrayEngine, Salvage, salvage};
 use shingle_array_store::{ArrayStore, BufferFile, BufferFiles, ErrorKind, IndexPlace};
 use shingle_runtime::{LocalBoxFuture, Runtime};
 use shingle_sim::clients::{bytes_of, commit, get, put};
-use shingle_sim::{Random, Sim, SimDevice};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger};
 use shingle_store_api::{ObjectInfo, ObjectStore, StoreErrorKind};
 use shingle_zoned::MemoryDevice;
 
@@ -306,4 +306,46 @@ fn what_is_deleted_while_records_are_restored_stays_deleted() {
         store.head("b", "k10").await.unwrap();
         engine.close().await.unwrap();
     });
+}
+
+/// AO-ORPHAN-4: an object gets its record again from all of its blobs, or not yet: a store that is closed while it looks for them leaves the
+/// loss to the next opening.
+#[test]
+fn a_close_while_lost_objects_are_looked_for_restores_none_in_part() {
+    let pieces: Vec<_> = (0..150).map(|number| bytes_of(number, 8_500)).collect();
+    let whole = pieces.concat();
+    let left = history(&formatted(1), move |_, engine, store| async move {
+        store.create_bucket("b").await.unwrap();
+        put(&store, "b", "other", &bytes_of(1, 100), commit("o")).await.unwrap();
+        engine.close().await.unwrap();
+    });
+    let left = history(&left, move |_, _, store| async move {
+        let id = multipart(&store, "k", &pieces).await;
+        store.complete_upload("b", "k", id, parts(150), commit("p")).await.unwrap();
+    });
+    for turns in 0..20 {
+        let left: Vec<_> = left.iter().map(MemoryDevice::snapshot).collect();
+        let whole = whole.clone();
+        Sim::new(2).run(move |rt| async move {
+            let mut devices = powered(&rt, &left);
+            let (engine, store) = open(&rt, &devices, false).await;
+            // A call that is under way for long holds the close up.
+            let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Slow };
+            devices.iter().for_each(|device| device.set_faults(Faults::new([rule])));
+            let long = rt.spawn(async move { get(&store, "b", "other").await });
+            for _ in 0..turns {
+                rt.yield_now().await;
+            }
+            engine.close().await.unwrap();
+            // It may have come too late.
+            let _ = long.await;
+            for _ in 0..2 {
+                devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
+                let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(3)).await;
+                rt.sleep(Duration::from_secs(1)).await;
+                assert!(found(&store, "k").await.1 == whole, "closed after {turns} turns");
+                engine.close().await.unwrap();
+            }
+        });
+    }
 }

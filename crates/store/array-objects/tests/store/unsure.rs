@@ -1,4 +1,4 @@
-//! AO-OBJ-5, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
+//! AO-OBJ-5, AO-OBJ-6, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
 
 use std::io;
 use std::rc::Rc;
@@ -72,6 +72,14 @@ fn fail(devices: &[SimDevice], files: &[Rc<SimFile>; 2]) {
     files[1].fail();
 }
 
+/// No drive takes a superblock, and all other writes are executed and fail.
+fn lose_answers(devices: &[SimDevice]) {
+    let rule = |trigger, fault| FaultRule { trigger, fault };
+    let refused = |zone| rule(Trigger::Zone(CommandKind::Write, ZoneId(zone)), Fault::CommandError);
+    let lost = rule(Trigger::Rate(CommandKind::Write, 1.0), Fault::FailedAfterEffect);
+    devices.iter().for_each(|device| device.set_faults(Faults::new([refused(0), refused(1), lost])));
+}
+
 fn heal(devices: &[SimDevice]) {
     devices.iter().for_each(|device| device.set_faults(Faults::default()));
 }
@@ -96,6 +104,33 @@ fn a_delete_after_a_put_that_may_have_landed_is_final() {
             let found = get(&store, "b", "k").await.is_ok();
             assert!(!(found && deletes), "an acknowledged delete is undone");
             assert!(found || deletes, "the case is not met: it has not landed");
+        });
+    }
+}
+
+/// AO-OBJ-6: a put and an upload failed and have landed. Their bucket is deleted, and later there is another of its name.
+#[test]
+fn what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name() {
+    for deletes in [false, true] {
+        let left = life(Left::fresh(), move |store, devices, files| async move {
+            store.create_bucket("b").await.unwrap();
+            store.create_bucket("b2").await.unwrap();
+            fail(&devices, &files);
+            for bucket in ["b", "b2"] {
+                put(&store, bucket, "k", &bytes_of(1, 1000), commit("e")).await.unwrap_err();
+            }
+            store.begin_upload("b", "u", Default::default()).await.unwrap_err();
+            heal(&devices);
+            if deletes {
+                store.delete_bucket("b").await.unwrap();
+                store.create_bucket("b").await.unwrap();
+            }
+        });
+        life(left, move |store, _, _| async move {
+            assert!(get(&store, "b2", "k").await.is_ok(), "another bucket's object is deleted");
+            let found = get(&store, "b", "k").await.is_ok();
+            let uploads = store.list_uploads("b", "", None, 10).await.unwrap().uploads.len();
+            assert_eq!((found, uploads), if deletes { (false, 0) } else { (true, 1) }, "deletes {deletes}");
         });
     }
 }
@@ -128,6 +163,56 @@ fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
             let whole = [bytes_of(1, 9_000), bytes_of(2, 700)].concat();
             assert!(get(&store, "b", "k").await.unwrap() == whole, "again {again}");
             assert!(store.list_uploads("b", "", None, 10).await.unwrap().uploads.is_empty(), "again {again}");
+        });
+    }
+}
+
+/// BK-END-1: the abort of an upload failed and has landed. It takes no parts, which would go with it, and can be aborted again or completed.
+#[test]
+fn an_upload_whose_abort_may_have_happened_takes_no_parts() {
+    for completed in [None, Some(false), Some(true)] {
+        let left = life(Left::fresh(), move |store, devices, _| async move {
+            store.create_bucket("b").await.unwrap();
+            let id = multipart(&store, "k", &[bytes_of(1, 9_000)]).await;
+            lose_answers(&devices);
+            assert_eq!(store.abort_upload("b", "k", id).await.unwrap_err().kind, StoreErrorKind::Device);
+            heal(&devices);
+            let mut writer = store.begin_part("b", "k", id, 2).await.unwrap();
+            writer.write(bytes_of(3, 500)).await.unwrap();
+            let error = writer.commit(commit("2")).await.expect_err("a part is taken that may be gone");
+            assert_eq!(error.kind, StoreErrorKind::Device);
+            match completed {
+                Some(true) => store.complete_upload("b", "k", id, parts(1), commit("w")).await.map(drop).unwrap(),
+                Some(false) => store.abort_upload("b", "k", id).await.unwrap(),
+                None => {}
+            }
+            put(&store, "b", "other", &bytes_of(2, 1000), commit("e")).await.unwrap();
+        });
+        life(left, move |store, _, _| async move {
+            let found = get(&store, "b", "k").await;
+            assert_eq!(found.is_ok_and(|found| found == bytes_of(1, 9_000)), completed == Some(true), "{completed:?}");
+            assert!(store.list_uploads("b", "", None, 10).await.unwrap().uploads.is_empty(), "{completed:?}");
+        });
+    }
+}
+
+/// BK-GONE-1: the creation of a bucket failed and has landed. It can be deleted, and then it stays away.
+#[test]
+fn a_bucket_whose_creation_failed_is_gone_for_good_once_it_is_deleted() {
+    for deletes in [false, true] {
+        let left = life(Left::fresh(), move |store, devices, files| async move {
+            store.create_bucket("b").await.unwrap();
+            fail(&devices, &files);
+            assert_eq!(store.create_bucket("made").await.unwrap_err().kind, StoreErrorKind::Device);
+            heal(&devices);
+            if deletes {
+                store.delete_bucket("made").await.unwrap();
+            }
+            put(&store, "b", "other", &bytes_of(2, 1000), commit("e")).await.unwrap();
+        });
+        life(left, move |store, _, _| async move {
+            let made = store.bucket("made").await.is_ok();
+            assert_eq!(made, !deletes, "a bucket is back, or the case is not met");
         });
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
 use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
+    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
 };
 
 use super::Core;
@@ -16,6 +16,15 @@ use crate::format::{BucketRecord, Held, UploadRecord, upload_key};
 use crate::ids;
 use crate::reader::Reader;
 use crate::writer::Gathering;
+
+/// A transaction that failed.
+fn failed(error: StoreError) -> Failed {
+    match error.kind {
+        StoreErrorKind::Unavailable => Failed::in_doubt(error),
+        // Any other failure comes before a transaction has its batch.
+        _ => Failed::before(error),
+    }
+}
 
 impl Blobs for Core {
     type Door = Entrance<Self>;
@@ -126,13 +135,13 @@ impl Catalog for Core {
         Ok(self.room())
     }
 
-    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> StoreResult<()> {
-        let number = self.fresh()?;
+    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> Result<(), Failed> {
+        let number = self.fresh().map_err(Failed::before)?;
         let mut change = self.change();
         change.transaction.create(&ids::names(number)).create(&ids::uploads(number));
         let record = BucketRecord { number, created_unix_ns };
         change.transaction.omap_set(&ids::root(), bucket.as_bytes(), record.encode());
-        change.submit().await?;
+        change.submit().await.map_err(failed)?;
         self.numbers.borrow_mut().insert(bucket.to_owned(), number);
         Ok(())
     }
@@ -142,11 +151,7 @@ impl Catalog for Core {
         let mut change = self.change();
         change.transaction.omap_remove(&ids::root(), bucket.as_bytes());
         change.transaction.remove(&ids::names(number)).remove(&ids::uploads(number)).with_reserve();
-        change.submit().await.map_err(|error| match error.kind {
-            StoreErrorKind::Unavailable => Failed::in_doubt(error),
-            // Any other failure comes before a transaction has its batch.
-            _ => Failed::before(error),
-        })?;
+        change.submit().await.map_err(failed)?;
         self.numbers.borrow_mut().remove(bucket);
         Ok(())
     }
@@ -188,7 +193,7 @@ impl Catalog for Core {
         self.make_of_parts(of, attributes, chosen).await
     }
 
-    async fn end_upload(self: &Rc<Self>, of: Of) -> StoreResult<()> {
-        self.end_upload_of(of).await
+    async fn end_upload(self: &Rc<Self>, of: Of) -> Result<(), Failed> {
+        self.end_upload_of(of).await.map_err(failed)
     }
 }

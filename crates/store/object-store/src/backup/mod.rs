@@ -3,6 +3,7 @@
 //! # Invariants
 //! - OS-BAK-1: a backup is one moment of the index, watermarks included, or it is not used.
 //! - OS-BAK-2: the newest two are kept, so that one stays while the next is written.
+//!   One whose end cannot be read at an opening is left to the next one. `a_backup_that_cannot_be_read_for_a_while_is_not_deleted`.
 //! - OS-BAK-3: a backup knows of nothing that the index did not, durably, know when it was finished.
 //! - OS-BAK-4: a drive that fails or does not answer holds up no backup for longer than its calls may take: another drive gets it.
 //!   `a_backup_goes_to_a_drive_that_takes_it`.
@@ -292,16 +293,28 @@ impl std::fmt::Display for BackupError {
     }
 }
 
-/// Number of pieces of a backup, from its trailer; `None` if it was never finished.
-pub(crate) async fn pieces_of(client: &ChunkClient, file: &BackupFile, set: u32) -> Option<u32> {
-    let name = ChunkName { file: file.number, ordinal: *file.chunks.last()?, stream: Stream::Meta, set };
+impl BackupError {
+    /// The backup is none, at any opening: it was read, and is wrong.
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, Self::Chunk(error) if matches!(error.kind, ErrorKind::Device | ErrorKind::Stopped))
+    }
+}
+
+/// Number of pieces of a backup, from its trailer.
+///
+/// # Errors
+/// `Malformed` if it was never finished.
+pub(crate) async fn pieces_of(client: &ChunkClient, file: &BackupFile, set: u32) -> Result<u32, BackupError> {
+    let unfinished = || BackupError::Malformed(Malformed("backup: unfinished"));
+    let ordinal = *file.chunks.last().ok_or_else(unfinished)?;
+    let name = ChunkName { file: file.number, ordinal, stream: Stream::Meta, set };
     // The chunks are there from the first on; else the backup is being deleted.
     if file.chunks.iter().enumerate().any(|(at, ordinal)| at as u32 != *ordinal) {
-        return None;
+        return Err(unfinished());
     }
-    let bytes = client.read(name.id(), 0, PIECE_HEADER_SIZE as u64).await.ok()?;
-    let trailer = decode_piece_header(&bytes, file.number, set).ok()?.err()?;
-    Some(trailer.pieces)
+    let bytes = client.read(name.id(), 0, PIECE_HEADER_SIZE as u64).await.map_err(BackupError::Chunk)?;
+    let trailer = decode_piece_header(&bytes, file.number, set).map_err(BackupError::Malformed)?.err();
+    Ok(trailer.ok_or_else(unfinished)?.pieces)
 }
 
 /// Loads a backup into an empty index. Returns how many records it held.
@@ -312,7 +325,7 @@ pub(crate) async fn restore(
     index: &Arc<dyn Index>,
     runtime: &shingle_runtime::Runtime,
 ) -> Result<u64, BackupError> {
-    let expected = pieces_of(client, file, set).await.ok_or(BackupError::Malformed(Malformed("backup: unfinished")))?;
+    let expected = pieces_of(client, file, set).await?;
     let (mut pieces, mut records) = (0, 0);
     for ordinal in file.chunks.iter().take(file.chunks.len() - 1) {
         let name = ChunkName { file: file.number, ordinal: *ordinal, stream: Stream::Meta, set };

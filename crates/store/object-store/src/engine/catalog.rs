@@ -144,9 +144,9 @@ impl Catalog for Core {
         Ok(self.room())
     }
 
-    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> StoreResult<()> {
+    async fn make_bucket(self: &Rc<Self>, bucket: &str, created_unix_ns: u64) -> Result<(), Failed> {
         let body = Body::BucketCreate { bucket: bucket.to_owned(), created_unix_ns };
-        Ok(self.log(Class::System, self.next_number(), body).await?)
+        self.log(Class::System, self.next_number(), body).await
     }
 
     async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
@@ -207,8 +207,8 @@ impl Catalog for Core {
         self.make_of_parts(of, attributes, chosen).await
     }
 
-    async fn end_upload(self: &Rc<Self>, (.., id): (String, String, UploadId)) -> StoreResult<()> {
-        Ok(self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await?)
+    async fn end_upload(self: &Rc<Self>, (.., id): (String, String, UploadId)) -> Result<(), Failed> {
+        self.log(Class::System, self.next_number(), Body::UploadEnd { upload: id.0 }).await
     }
 }
 

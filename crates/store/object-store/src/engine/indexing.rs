@@ -169,7 +169,7 @@ impl Core {
             let (index, again) = (self.index.clone(), group.clone());
             let work = move || {
                 index.revive()?;
-                let mut indexer = Indexer::load(index)?;
+                let mut indexer = Indexer::load(index)?.recovered();
                 let outcome = indexer.apply(again)?;
                 Ok::<_, IndexError>((indexer, outcome))
             };

@@ -188,7 +188,9 @@ impl Core {
         }
         loop {
             self.working()?;
-            if self.closing.get() {
+            // A drive that is gone stays so until the store is opened again: each try would make the index durable in vain.
+            let gone = effort == Effort::Background && self.drives.borrow()[drive].client.is_closed();
+            if self.closing.get() || gone {
                 return Ok(());
             }
             let fraction = self.worthwhile(drive, effort);

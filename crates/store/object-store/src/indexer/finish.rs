@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Indexer;
 use super::about::spoilt;
 use super::transaction::Transaction;
-use crate::index::{IndexResult, Space, Step};
+use crate::index::{Batch, IndexResult, Space, Step};
 use crate::keys::{self, Identity};
 use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord};
 
@@ -48,8 +48,13 @@ impl Indexer {
             finished.forgotten = self.forget_vanished()?;
             (finished.implied_buckets, finished.strays) = self.settle_buckets(extent.incomplete)?;
         }
-        for bucket in self.made.take().unwrap_or_default() {
-            finished.strays += self.drop_strays(&bucket)?;
+        let made = self.made.take().unwrap_or_default();
+        for bucket in &made {
+            finished.strays += self.drop_strays(bucket)?;
+        }
+        if !made.is_empty() {
+            let changes = made.iter().map(|bucket| (Space::About, keys::made(bucket), None));
+            self.index.apply(Batch { changes: changes.collect() })?;
         }
         if extent.incomplete {
             return Ok(finished);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::format::{Attributes, BlobRef, Manifest};
-use crate::index::{MemoryIndex, View};
+use crate::index::{MemoryIndex, Step, View};
 
 /// A small generator: shuffles need no better.
 struct Random(u64);
@@ -332,6 +332,37 @@ fn a_file_with_live_entries_is_not_dropped() {
     run(&mut indexer, Command::Move { version: 1, body: put, from: at(1, 1), to: at(1, 2) });
     assert_eq!(run(&mut indexer, Command::Dropping { file: 1 }), Effect::Done);
     assert!(indexer.files()[&1].dropping);
+}
+
+/// OS-INX-5: an opening finds an object, and behind it that its bucket is a later one, and is killed. The next one has nothing to read.
+#[test]
+fn what_is_older_than_its_bucket_goes_also_if_the_opening_that_found_it_was_killed() {
+    for between in [false, true] {
+        let (index, mut found) = indexer();
+        let put = Body::Put { bucket: "b".to_owned(), key: "k".to_owned(), attributes: Attributes::default() };
+        run(&mut found, entry(1, &put, 1));
+        if between {
+            found = Indexer::load(Arc::new(index.clone())).unwrap();
+        }
+        let create = Body::BucketCreate { bucket: "b".to_owned(), created_unix_ns: 1 };
+        run(&mut found, entry(2, &create, 2));
+        drop(found);
+        for strays in [1, 0] {
+            let mut indexer = Indexer::load(Arc::new(index.clone())).unwrap();
+            let finished = indexer.finish_recovery(Extent { rebuilt: false, incomplete: false }).unwrap();
+            assert_eq!(finished.strays, strays, "between {between}");
+            let key = keys::Identity::Object("b".to_owned(), "k".to_owned()).key();
+            assert_eq!(index.get(Space::Objects, &key).unwrap(), None, "between {between}");
+        }
+        // Nothing of it is kept for later openings.
+        let mut left = Vec::new();
+        let note = |key: &[u8], _| {
+            left.push(key.to_vec());
+            Step::Next
+        };
+        index.scan(Space::About, b"", &mut { note }).unwrap();
+        assert_eq!(left, [keys::ABOUT_TOTALS.to_vec()], "between {between}");
+    }
 }
 
 /// OS-INX-2: a power cut takes the index back by any number of batches. All that lies before a file's watermark is in it.

@@ -10,7 +10,8 @@
 //! - OS-INX-3: a file's live bytes are the lengths of the entries that records point to.
 //! - OS-INX-5: of a bucket counts only what is newer than its creation, or than its deletion if it is gone: what a write that
 //!   failed left in an earlier bucket of that name never shows in a later one.
-//!   `what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name`.
+//!   `what_a_failed_put_left_is_not_in_a_later_bucket_of_that_name`. An opening that is killed before it has dropped what is older leaves word
+//!   of it: `what_is_older_than_its_bucket_goes_also_if_the_opening_that_found_it_was_killed`.
 //! - OS-INX-6: a number that the index has seen is below [`Totals::sequence`], in one batch with what has it: an opening that finds
 //!   nothing to read knows of it from there alone.
 //! - OS-INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::format::Body;
-use crate::index::{Index, IndexResult, Space};
+use crate::index::{Index, IndexResult, Space, scan_prefix};
 use crate::keys;
 use crate::records::{FileRecord, Location, Position};
 use crate::wire::Malformed;
@@ -105,8 +106,8 @@ pub(crate) struct Indexer {
     files: BTreeMap<u64, FileRecord>,
     totals: Totals,
     keep_graves: bool,
-    /// Buckets that were created or deleted by what was applied since it was loaded: until recovery is finished the index may
-    /// hold what is older (OS-INX-5). None once it is.
+    /// Buckets that were created or deleted by what this recovery applied, or one that was cut short: until it is finished the index may
+    /// hold what is older (OS-INX-5). The index has a row of each. None once it is finished.
     made: Option<BTreeSet<String>>,
 }
 
@@ -128,7 +129,18 @@ impl Indexer {
         }
         let totals = index.get(Space::About, keys::ABOUT_TOTALS)?;
         let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose().map_err(spoilt)?.unwrap_or_default();
-        Ok(Self { index, files, totals, keep_graves: false, made: Some(BTreeSet::new()) })
+        let mut made = BTreeSet::new();
+        scan_prefix(index.as_ref(), Space::About, keys::ABOUT_MADE, &mut |key, _| {
+            let name = key.strip_prefix(keys::ABOUT_MADE).and_then(|name| std::str::from_utf8(name).ok());
+            made.extend(name.map(str::to_owned));
+            true
+        })?;
+        Ok(Self { index, files, totals, keep_graves: false, made: Some(made) })
+    }
+
+    /// The same of an index whose recovery is finished.
+    pub(crate) fn recovered(self) -> Self {
+        Self { made: None, ..self }
     }
 
     /// The files the index knows.
@@ -154,6 +166,7 @@ impl Indexer {
     /// # Errors
     /// If the index fails. The state in memory is then ahead of it: revive it, and load it again.
     pub(crate) fn apply(&mut self, group: Group) -> IndexResult<Outcome> {
+        let recovering = self.made.is_some();
         let mut transaction = self.begin();
         let mut effects = Vec::with_capacity(group.commands.len());
         let of_bucket = |command: &Command| match command {
@@ -162,7 +175,8 @@ impl Indexer {
             }
             _ => None,
         };
-        let made: Vec<String> = group.commands.iter().filter_map(of_bucket).collect();
+        let made: Vec<String> = group.commands.iter().filter(|_| recovering).filter_map(of_bucket).collect();
+        made.iter().for_each(|bucket| transaction.put(Space::About, keys::made(bucket), Some(Vec::new())));
         for command in group.commands {
             effects.push(transaction.run(command)?);
         }

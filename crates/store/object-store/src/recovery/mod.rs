@@ -148,8 +148,13 @@ pub(crate) async fn open(
     damage.iter_mut().chain(&mut given_up).for_each(|damage| damage.drive = options.name_of(damage.store));
     let mut backup = BackupState::default();
     for file in inventory.backups.values() {
-        let whole = crate::backup::pieces_of(&drives[file.drive].client, file, set).await.is_some();
-        if whole { backup.complete.push(file.clone()) } else { backup.broken.push(file.clone()) }
+        match crate::backup::pieces_of(&drives[file.drive].client, file, set).await {
+            Ok(_) => backup.complete.push(file.clone()),
+            Err(error) if error.is_final() => backup.broken.push(file.clone()),
+            Err(error) => {
+                tracing::warn!(backup = file.number, %error, "an index backup cannot be read now, and is left alone");
+            }
+        }
     }
     let report = OpenReport {
         set,

@@ -95,6 +95,8 @@ pub(crate) struct MemoryChunks {
     disk: Rc<RefCell<Disk>>,
     power: Rc<Power>,
     hung: Rc<RefCell<Hung>>,
+    /// It stops at its next request.
+    ends: Rc<Cell<bool>>,
     /// Ends of chunks that cannot be seen now.
     hidden: Rc<RefCell<BTreeMap<ChunkId, (u64, BytesMut)>>>,
 }
@@ -110,7 +112,13 @@ impl MemoryChunks {
     pub(crate) fn new(seed: u64, capacity: u64, limit: u64, power: Rc<Power>) -> Self {
         let (chunks, random, faults) = (BTreeMap::new(), Random::new(seed), Faults::default());
         let disk = Disk { chunks, capacity, limit, random, faults, deletes_of_nothing: 0 };
-        Self { disk: Rc::new(RefCell::new(disk)), power, hung: Rc::default(), hidden: Rc::default() }
+        Self {
+            disk: Rc::new(RefCell::new(disk)),
+            power,
+            hung: Rc::default(),
+            ends: Rc::default(),
+            hidden: Rc::default(),
+        }
     }
 
     /// True if the next opening reports that it could not read all.
@@ -146,6 +154,11 @@ impl MemoryChunks {
         self.hung.borrow_mut().which = Some(which);
     }
 
+    /// The drive is gone from its next request on.
+    pub(crate) fn end(&self) {
+        self.ends.set(true);
+    }
+
     /// All requests that were not answered end with an error.
     pub(crate) fn release(&self) {
         self.hung.borrow_mut().held.clear();
@@ -162,6 +175,7 @@ impl MemoryChunks {
             disk: Rc::new(RefCell::new(self.disk.borrow().clone())),
             power,
             hung: Rc::default(),
+            ends: Rc::default(),
             hidden: Rc::new(RefCell::new(self.hidden.borrow().clone())),
         }
     }
@@ -225,7 +239,7 @@ impl MemoryChunks {
 
     async fn run(self, runtime: Runtime, mut requests: mpsc::Receiver<Request>) {
         // Held, so that callers wait for ever after a cut, as after a power failure.
-        while let Some(request) = requests.recv().await {
+        while let Some(request) = requests.recv().await.filter(|_| !self.ends.get()) {
             let number = self.power.requests.get();
             self.power.requests.set(number + 1);
             if self.power.cut_at.get().is_some_and(|cut| number >= cut) {

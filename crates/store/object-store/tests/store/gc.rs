@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use shingle_chunk_store::Stream;
+use shingle_object_store::index::{Batch, Space};
 use shingle_object_store::{Depth, Index};
 use shingle_sim::clients::{BUCKET, Client, Sizes};
 use shingle_sim::{Sim, seeds};
@@ -195,4 +196,27 @@ fn a_file_is_deleted_only_once_the_index_durably_needs_nothing_in_it() {
         crate::recovery::find(&store, 10, 10).await;
     });
     assert_eq!(report.index_refused, None);
+}
+
+/// A file waits for its end on a drive that is gone. The index is not made durable for it again and again.
+#[test]
+fn a_drive_that_is_gone_is_left_alone() {
+    let mut world = World::new(1, 1, 4 << 20, 40 << 10);
+    world.options.gc.enabled = true;
+    Sim::new(1).run(move |runtime| async move {
+        let (_engine, store, _) = world.open(&runtime).await;
+        store.create_bucket(BUCKET).await.unwrap();
+        put(&store, BUCKET, "k", &bytes_of(1, 2000), commit("e")).await.unwrap();
+        let reader = store.open(BUCKET, "k").await.unwrap();
+        assert!(store.delete(BUCKET, "k").await.unwrap());
+        store.collect_garbage().await.unwrap();
+        world.drives[0].end();
+        put(&store, BUCKET, "other", &bytes_of(1, 100), commit("e")).await.unwrap_err();
+        drop(reader);
+        runtime.sleep(Duration::from_secs(10)).await;
+        let changes = vec![(Space::About, b"mark".to_vec(), Some(Vec::new()))];
+        world.index.apply(Batch { changes }).unwrap();
+        runtime.sleep(Duration::from_secs(10)).await;
+        assert!(world.index.unpersisted() > 0, "the index was made durable for a drive that is gone");
+    });
 }

@@ -102,6 +102,21 @@ fn with_a_backup_only_what_came_after_it_is_read() {
     assert!(report.entries < 70, "{} entries were read", report.entries);
 }
 
+/// OS-BAK-2: the end of a backup cannot be read at one opening: it is there for a later one.
+#[test]
+fn a_backup_that_cannot_be_read_for_a_while_is_not_deleted() {
+    let world = filled(1, 10);
+    let back_up = || with_store(&world, |store, _| async move { assert!(store.back_up_index().await.unwrap() > 0) });
+    back_up();
+    let drive = &world.drives[0];
+    let kept = drive.chunks(Stream::Meta);
+    kept.iter().for_each(|chunk| drive.fail_reads(*chunk, 0, drive.size(*chunk)));
+    back_up();
+    drive.heal();
+    let left = drive.chunks(Stream::Meta);
+    assert!(left.len() > kept.len() && kept.iter().all(|chunk| left.contains(chunk)), "{kept:?} became {left:?}");
+}
+
 /// OS-BAK-1, OS-BAK-2.
 #[test]
 fn of_two_backups_the_older_serves_if_the_newer_is_damaged_and_the_log_if_both_are() {

@@ -80,6 +80,64 @@ fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
     }
 }
 
+/// BK-END-1: the abort of an upload failed and has landed. A part that came after it would go with it: none is taken until the upload is aborted
+/// again or completed, and what is acknowledged then stays.
+#[test]
+fn an_upload_whose_abort_may_have_happened_takes_no_parts() {
+    for (index_lost, completed) in [
+        (false, None),
+        (true, None),
+        (false, Some(false)),
+        (true, Some(false)),
+        (false, Some(true)),
+        (true, Some(true)),
+    ] {
+        let context = format!("index lost {index_lost}, completed {completed:?}");
+        let world = filled(1, 1);
+        let (drive, what) = (world.drives[0].clone(), context.clone());
+        with_store(&world, move |store, _| async move {
+            let upload = store.begin_upload(BUCKET, "whole", Default::default()).await.unwrap().id;
+            let part = async |number: u32| {
+                let mut writer = store.begin_part(BUCKET, "whole", upload, number).await.unwrap();
+                writer.write(bytes_of(5, 9000)).await.unwrap();
+                writer.commit(commit("p")).await
+            };
+            part(1).await.unwrap();
+            drive.set_faults(Faults { mute: true, ..Faults::default() });
+            assert_eq!(store.abort_upload(BUCKET, "whole", upload).await.unwrap_err().kind, StoreErrorKind::Device);
+            drive.set_faults(Faults::default());
+            let refused = part(2).await.expect_err(&format!("{what}: a part is taken that may be gone"));
+            assert_eq!(refused.kind, StoreErrorKind::Device, "{what}");
+            match completed {
+                Some(true) => {
+                    let parts = vec![CompletedPart { number: 1, etag: "p".to_owned() }];
+                    store.complete_upload(BUCKET, "whole", upload, parts, commit("w")).await.map(drop).unwrap();
+                }
+                Some(false) => store.abort_upload(BUCKET, "whole", upload).await.unwrap(),
+                None => {}
+            }
+        });
+        for life in 0..2 {
+            if index_lost || life > 0 {
+                world.index.clear().unwrap();
+            }
+            let what = format!("{context}, life {life}");
+            with_store(&world, move |store, _| async move {
+                assert!(store.list_uploads(BUCKET, "", None, 10).await.unwrap().uploads.is_empty(), "{what}");
+                for _ in 0..2 {
+                    let found = get(&store, BUCKET, "whole").await;
+                    match completed {
+                        Some(true) => assert_eq!(found.unwrap(), bytes_of(5, 9000), "{what}"),
+                        _ => assert_eq!(found.unwrap_err().kind, StoreErrorKind::NoSuchKey, "{what}"),
+                    }
+                    store.collect_garbage().await.unwrap();
+                }
+                assert_eq!(store.check(Depth::Full).await.unwrap().damage, Vec::new(), "{what}");
+            });
+        }
+    }
+}
+
 /// OS-FIL-3: several appends are on their way to a chunk when its drive stops taking anything, as a file does whose file
 /// system is full. None of them landed, and the chunk cannot be sealed: none may be acknowledged.
 #[test]
@@ -227,6 +285,34 @@ fn a_bucket_whose_deletion_failed_is_gone_for_good_once_it_is_deleted_again() {
             drive.set_faults(Faults::default());
             store.delete_bucket("again").await.unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(store.delete_bucket("again").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket, "{what}");
+        });
+        for life in 0..2 {
+            if index_lost || life > 0 {
+                world.index.clear().unwrap();
+            }
+            let context = format!("{context}, life {life}");
+            with_store(&world, move |store, _| async move {
+                assert_eq!(store.list_buckets().await.unwrap().len(), 1, "{context}: the bucket is back");
+                find(&store, 0, 3).await;
+            });
+        }
+    }
+}
+
+/// BK-GONE-1: the creation of a bucket failed and has landed. It can be deleted, and then it stays away.
+#[test]
+fn a_bucket_whose_creation_failed_is_gone_for_good_once_it_is_deleted() {
+    for (landed, index_lost) in [(false, false), (false, true), (true, false), (true, true)] {
+        let context = format!("landed {landed}, index lost {index_lost}");
+        let world = filled(1, 3);
+        let (drive, what) = (world.drives[0].clone(), context.clone());
+        with_store(&world, move |store, _| async move {
+            drive.set_faults(Faults { mute: landed, dead: !landed, ..Faults::default() });
+            assert_eq!(store.create_bucket("made").await.unwrap_err().kind, StoreErrorKind::Device, "{what}");
+            drive.set_faults(Faults::default());
+            assert_eq!(store.bucket("made").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket, "{what}");
+            store.delete_bucket("made").await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(store.delete_bucket("made").await.unwrap_err().kind, StoreErrorKind::NoSuchBucket, "{what}");
         });
         for life in 0..2 {
             if index_lost || life > 0 {
