@@ -113,7 +113,11 @@ impl Engine {
     pub(crate) fn journal(self: &Rc<Self>, ops: &[Op], after: After) -> u64 {
         let number = self.sequence.next();
         let (appended, engine) = (self.log.append(encode(ops), number), self.clone());
-        self.state.borrow_mut().counters.entries += 1;
+        {
+            let mut state = self.state.borrow_mut();
+            state.counters.entries += 1;
+            state.freeing += u64::from(!after.freed.is_empty());
+        }
         self.room.note_entry();
         self.rt.spawn_detached(async move {
             match appended.await {
@@ -128,6 +132,7 @@ impl Engine {
     fn settle(&self, number: u64, after: After) {
         let mut state = self.state.borrow_mut();
         state.durable_entry = state.durable_entry.max(number);
+        state.freeing -= u64::from(!after.freed.is_empty());
         let frees = !after.freed.is_empty() || after.unlinked.is_some();
         state.free(after.freed);
         if let Some(serial) = after.unlinked {

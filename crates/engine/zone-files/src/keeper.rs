@@ -4,6 +4,8 @@
 //! - ZF-CLOSE-1: closing ends also if the file system that holds the drive has no room; it fails then. (`a_full_host_does_not_hold_up_a_close`)
 //! - ZF-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and all that took its blocks from their files is durable,
 //!   as is the journal's word that it is needed no more.
+//! - ZF-ROOM-2: nobody is told that there is no room while entries on their way free some, or some of a zone is dead that others write.
+//!   (`garbage_in_a_busy_zone_of_logs_is_won`)
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -15,7 +17,7 @@ use shingle_zone_kit::Reset;
 use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
-use crate::write::reserve;
+use crate::write::{COPIES, reserve};
 use crate::zones::Vacated;
 
 impl Engine {
@@ -55,6 +57,9 @@ impl Engine {
                 None => self.end_spare(zone).await?,
             }
             return Ok(true);
+        }
+        if self.frees_soon() {
+            return Ok(false);
         }
         let mut state = self.state.borrow_mut();
         let free = state.zones.free();
@@ -120,6 +125,15 @@ impl Engine {
         let idle = lanes.filter_map(|(number, lane)| Some((Some(number), lane.zone?)));
         let spare = state.lanes.spare.iter().map(|zone| (None, *zone));
         idle.chain(spare).filter(|(_, zone)| garbage(*zone) > 0).max_by_key(|(_, zone)| garbage(*zone))
+    }
+
+    /// Room may come that nothing has to be done for: entries on their way free blocks, or some of a zone is dead that is written now, and can
+    /// be emptied once it is full, or its lane idle. Either wakes the keeper. (ZF-ROOM-2)
+    fn frees_soon(&self) -> bool {
+        let state = self.state.borrow();
+        let dead = |zone| state.zones.get(zone).is_some_and(|entry| u64::from(entry.next) > entry.live);
+        let mut busy = state.lanes.all.iter().enumerate().filter(|(lane, entry)| *lane != COPIES && entry.is_busy());
+        state.freeing > 0 || busy.any(|(_, lane)| lane.zone.is_some_and(dead))
     }
 
     async fn end_spare(&self, zone: ZoneId) -> FilesResult<()> {

@@ -72,6 +72,8 @@ pub(crate) struct State {
     pub(crate) locks: BTreeSet<Vec<String>>,
     /// The last journal entry that is durable.
     pub(crate) durable_entry: u64,
+    /// Entries on their way that free blocks. (ZF-ROOM-2)
+    pub(crate) freeing: u64,
     /// Reason why the files have stopped, if they have.
     pub(crate) stopped: Option<FilesError>,
     /// When some bytes could last not be copied, because they cannot be read. (ZF-CLEAN-4)
@@ -92,6 +94,7 @@ impl State {
             extents,
             locks: BTreeSet::new(),
             durable_entry: 0,
+            freeing: 0,
             stopped: None,
             stuck_at: None,
             full: false,

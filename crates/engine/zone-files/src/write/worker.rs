@@ -109,6 +109,10 @@ impl Writer for Engine {
         {
             state.lanes.disown(serial);
         }
+        if state.lanes.all.iter().any(|lane| lane.own.waits) {
+            // The lane's zone may be one that can be emptied now. (ZF-ROOM-2)
+            self.keeper.wake();
+        }
         drop(state);
         self.wakes.landed.notify_waiters();
     }

@@ -1,6 +1,7 @@
-//! ZF-ROOM-1: a drive that fills and is emptied again goes on for many times its size, whatever lives where.
+//! ZF-ROOM-1, ZF-ROOM-2: a drive that fills and is emptied again goes on for many times its size, whatever lives where.
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use shingle_base::Blocks;
 use shingle_sim::{Random, Sim, contents, seeds};
 use shingle_zone_files::{CreateOptions, File, FileKind, FilesErrorKind, WriteLifetime};
@@ -149,6 +150,55 @@ fn reads_go_on_while_zones_are_emptied() {
             ended.set(true);
             assert!(reading.await.expect("it ended") > 50);
             assert!(files.stats().counters.cleaned > 3, "seed {seed}: {:?}", files.stats());
+        });
+    }
+}
+
+/// ZF-ROOM-2: the only garbage is in the zone of logs, and that is written when the keeper looks for room.
+#[test]
+fn garbage_in_a_busy_zone_of_logs_is_won() {
+    for seed in seeds(4) {
+        Sim::new(seed).run(move |rt| async move {
+            let device = format(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
+            let (files, _) = open(&rt, &device).await.unwrap();
+            let log = CreateOptions { kind: FileKind::Wal, ..CreateOptions::default() };
+            let table = CreateOptions { kind: FileKind::Sst, ..CreateOptions::default() };
+            let dead = files.create("dead", log).await.unwrap();
+            let mut busy = Vec::new();
+            for number in 0..3 {
+                busy.push(files.create(&format!("busy{number}"), log).await.unwrap());
+            }
+            dead.append(vec![Bytes::from(contents(1, 0, 150_000))]).await.unwrap();
+            dead.sync().await.unwrap();
+            for number in 0.. {
+                let file = files.create(&format!("f{number}"), table).await.unwrap();
+                file.append(vec![Bytes::from(contents(number, 0, 30_000))]).await.unwrap();
+                if file.sync().await.is_err() {
+                    drop(file);
+                    files.remove(&format!("f{number}")).await.unwrap();
+                    break;
+                }
+            }
+            // The zone of copies has room for what lives in that of logs.
+            for gone in [0, 8, 16, 24] {
+                files.remove(&format!("f{gone}")).await.unwrap();
+            }
+            rt.sleep(std::time::Duration::from_secs(5)).await;
+            device.set_latency(std::time::Duration::from_millis(20));
+            let writing = rt.spawn(join_all(busy.into_iter().map(async |log: File| {
+                for number in 0..7 {
+                    log.append(vec![Bytes::from(contents(2, number * 3_000, 3_000))]).await.unwrap();
+                    log.sync().await.unwrap();
+                }
+            })));
+            drop(dead);
+            files.remove("dead").await.unwrap();
+            writing.await.unwrap();
+            rt.sleep(std::time::Duration::from_secs(5)).await;
+            let late = files.create("late", table).await.unwrap();
+            late.append(vec![Bytes::from(contents(3, 0, 30_000))]).await.unwrap();
+            late.sync().await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            files.close().await.unwrap();
         });
     }
 }
