@@ -85,7 +85,8 @@ impl Engine {
                 }
                 Err(error) => return Err(error),
             }
-            if group.left.get() * BLOCK_SIZE as u64 >= ROUND {
+            // Without room for the copies so far, nothing more is read.
+            if group.failed.get() || group.left.get() * BLOCK_SIZE as u64 >= ROUND {
                 self.tell(std::mem::take(&mut told), &std::mem::take(&mut group)).await?;
             }
         }

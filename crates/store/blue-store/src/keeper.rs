@@ -145,9 +145,16 @@ impl Engine {
         };
         let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_busy());
         let idle = lanes.filter_map(|(number, lane)| Some((number, lane.zone?)));
-        // Without a free zone for its copies, a zone is better left as it is.
-        let some_free = state.zones.free() > 0 || state.lanes[COPIES].zone.is_some();
-        let idle = idle.filter(|(_, zone)| garbage(*zone) > 0 && some_free);
+        // A zone is better left open than without room for its copies. (BLU-VICTIM-3)
+        let zone_blocks = self.drive.layout.zone_blocks;
+        let fits = |lane: usize, zone: ZoneId| {
+            let room =
+                state.room_for_copies(zone_blocks) - if lane == COPIES { state.rest(lane, zone_blocks) } else { 0 };
+            state.zones.get(zone).is_some_and(|entry| entry.live <= room)
+        };
+        // New data that have room may need the rest of it. (BLU-ROOM-1)
+        let promised = |lane: usize| lane != COPIES && state.room(zone_blocks) < state.rest(lane, zone_blocks);
+        let idle = idle.filter(|(lane, zone)| garbage(*zone) > 0 && fits(*lane, *zone) && !promised(*lane));
         idle.max_by_key(|(_, zone)| garbage(*zone))
     }
 

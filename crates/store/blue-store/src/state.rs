@@ -22,8 +22,9 @@ use crate::two_queue::TwoQueue;
 /// The lane of copies; those behind it are for new data.
 pub(crate) const COPIES: usize = 0;
 
-/// Zones that new data leave to copies: free ones, and the one that copies are written to.
-pub(crate) const RESERVE: u32 = 2;
+/// Zones that new data leave to copies: free ones, and the one that copies are written to. Any zone fits two; so if one that could not be
+/// emptied has cost its copies' room, any other one still does. (BLU-VICTIM-3)
+pub(crate) const RESERVE: u32 = 3;
 
 /// Additions of the store to a zone of the table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,11 +104,22 @@ impl State {
         RESERVE - u32::from(self.lanes[COPIES].zone.is_some())
     }
 
+    /// Blocks that copies find room for: those of free zones, and the rest of the zone that they are written to.
+    pub(crate) fn room_for_copies(&self, zone_blocks: u32) -> u64 {
+        let free = u64::from(self.zones.free()) * u64::from(zone_blocks);
+        free + self.rest(COPIES, zone_blocks)
+    }
+
+    /// Blocks that a lane's zone has left.
+    pub(crate) fn rest(&self, lane: usize, zone_blocks: u32) -> u64 {
+        let zone = self.lanes.get(lane).and_then(|lane| self.zones.get(lane.zone?));
+        zone.map_or(0, |zone| u64::from(zone_blocks.saturating_sub(zone.next)))
+    }
+
     /// Blocks that new data may still take, those that were promised already not counted.
     pub(crate) fn room(&self, zone_blocks: u32) -> u64 {
         let free = u64::from(self.zones.free().saturating_sub(self.reserve())) * u64::from(zone_blocks);
-        let open = self.lanes.iter().skip(COPIES + 1).filter_map(|lane| self.zones.get(lane.zone?));
-        let rest: u64 = open.map(|zone| u64::from(zone_blocks.saturating_sub(zone.next))).sum();
+        let rest: u64 = (COPIES + 1..self.lanes.len()).map(|lane| self.rest(lane, zone_blocks)).sum();
         (free + rest).saturating_sub(self.promised)
     }
 

@@ -102,7 +102,7 @@ impl Engine {
             if let Some(other) = state.share_zone(lane, others, zone_blocks) {
                 return Ok(Step::Shared(other));
             }
-            // New data have been promised their room, so zones have failed since. The cleaner may wait for these very blocks, and is left one
+            // New data have been promised their room: zones have failed since, or a zone's rest was lost. The cleaner may wait for these very blocks, and is left one
             // zone; and if it has only that, they share it.
             if state.zones.free() + RESERVE > reserve + 1
                 && let Some(zone) = self.take_zone(&mut state)
@@ -289,6 +289,12 @@ impl Writer for Engine {
             state.counters.writes += 1;
             for (piece, block) in draft.pieces {
                 let (writing, count) = (&piece.writing, piece.blocks());
+                if writing.group.failed.get() {
+                    // The others had no place to go: nobody will ask for this one, and it is garbage.
+                    state.counters.blocks_written += u64::from(count);
+                    state.counters.blocks_copied += u64::from(count);
+                    continue;
+                }
                 writing.places.borrow_mut().push(Place { at: piece.at, zone: zone.0, block, count });
                 state.zones.add_live(zone, u64::from(count));
                 if let Some(own) = state.zones.own_mut(zone) {
