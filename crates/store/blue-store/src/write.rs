@@ -154,7 +154,7 @@ impl Engine {
         blob.places.clone_from(&places);
         if let Some(data) = blob.data.take() {
             drop(blob);
-            state.keep_data(&writing.blob, 0, &data);
+            state.keep_data(writing.blob.unit_shift, &places, 0, &data);
         }
     }
 }
@@ -187,14 +187,16 @@ impl State {
         waits && !self.unsettled() && self.progress() == progress
     }
 
-    /// Keeps bytes of a blob in the cache: `data` begins with block `from` of it, which begins a unit.
-    pub(crate) fn keep_data(&mut self, blob: &Blob, from: u32, data: &Bytes) {
-        let unit = 1u32 << blob.unit_shift;
+    /// Keeps bytes of a blob in the cache: `data` begins with block `from` of it, which begins a unit. They are at `places`, whose zones
+    /// have not been reset since. (BLU-READ-2)
+    pub(crate) fn keep_data(&mut self, unit_shift: u8, places: &[Place], from: u32, data: &Bytes) {
+        let unit = 1u32 << unit_shift;
         let blocks = (data.len() / BLOCK_SIZE) as u32;
         let mut at = 0;
         while at < blocks {
             let count = unit.min(blocks - at);
-            let place = blob.places(&(from + at..from + at + 1)).and_then(|places| places.first().copied());
+            let first = from + at..from + at + 1;
+            let place = places.iter().find_map(|place| place.part(&first));
             let epoch = place.and_then(|place| Some(self.zones.get(ZoneId(place.zone))?.epoch));
             if let (Some(place), Some(epoch)) = (place, epoch) {
                 let (start, end) = (at as usize * BLOCK_SIZE, (at + count) as usize * BLOCK_SIZE);

@@ -224,6 +224,71 @@ fn reads_go_on_while_zones_are_emptied() {
     }
 }
 
+/// BLU-READ-2: a read is so slow that the bytes have gone twice to other zones meanwhile, and those zones to others. All objects have one
+/// length, so that others come to lie exactly there.
+#[test]
+fn a_slow_read_leaves_its_bytes_at_no_other_place() {
+    let mut copied = 0;
+    for seed in seeds(8) {
+        copied += Sim::new(seed).run(move |rt| async move {
+            const LENGTH: u64 = 8_192;
+            let mut random = Random::new(seed);
+            let device = format(&rt, &Geometry::hm_smr(Blocks(40), 36, 0, 12)).await;
+            let few = Options { cache_bytes: 200_000, ..options() };
+            let (store, _) = Store::open(&rt, Rc::new(device.clone()), few.clone()).await.unwrap();
+            let info = collection(0, 0);
+            store.create_collection(info).await.unwrap();
+            let name = |name: u64| ObjectId::new(1, format!("o{name}"));
+            // Names below 16 are written once.
+            let mut written = std::collections::BTreeMap::new();
+            let write = async |name_of: u64, number: u64| {
+                let (mut transaction, id) = (Transaction::new(), name(name_of));
+                transaction.touch(&id).remove(&id).write(&id, 0, contents(number, 0, LENGTH));
+                store.submit(info.id, transaction).await
+            };
+            for number in 0..32 {
+                write(if number % 2 == 0 { number / 2 } else { 16 }, number).await.unwrap();
+                written.insert(if number % 2 == 0 { number / 2 } else { 16 }, number);
+            }
+            // Nothing is in memory.
+            let mut full = 16;
+            while written.len() < 120 {
+                full += 1;
+                write(full, full + 100).await.unwrap();
+                written.insert(full, full + 100);
+            }
+            let spared = (0..store.data_zones().start).map(ZoneId);
+            let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+            device.set_faults(Faults::new([rule]).sparing(spared));
+            let reads: Vec<_> = (0..16)
+                .map(|name_of| {
+                    let (store, id) = (store.clone(), name(name_of));
+                    rt.spawn(async move { store.read(&id, 0, u64::MAX).await })
+                })
+                .collect();
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+            device.set_faults(Faults::default());
+            for number in 1_000..3_000 {
+                let name_of = 17 + random.below(full - 17);
+                if write(name_of, number).await.is_ok() {
+                    written.insert(name_of, number);
+                }
+            }
+            device.release_hung();
+            for (name_of, read) in (0..).zip(reads) {
+                let read = read.await.unwrap().unwrap();
+                assert!(read == contents(written[&name_of], 0, LENGTH), "seed {seed}: o{name_of}");
+            }
+            for (name_of, number) in &written {
+                let read = store.read(&name(*name_of), 0, u64::MAX).await.unwrap();
+                assert!(read == contents(*number, 0, LENGTH), "seed {seed}: o{name_of} shows other bytes");
+            }
+            store.stats().counters.blocks_copied
+        });
+    }
+    assert!(copied > 500, "{copied} blocks were copied");
+}
+
 /// A load of overwrites at random on a drive of many zones: how much is written for each block of the objects'.
 #[test]
 fn cleaning_costs_little_with_spare_zones() {
