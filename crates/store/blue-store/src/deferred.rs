@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //! - BLU-DEFER-1: the bytes of a deferred write are in the metadata until the batch that names their place in a zone.
+//! - BLU-DEFER-2: a shard's deferred writes are gathered once they are some dozens: each change of the shard goes through all of them.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -18,14 +20,26 @@ use crate::piece::Group;
 use crate::relocate::Rewrite;
 use crate::txn::{Shards, build};
 
+/// Deferred writes of a shard from which on they are gathered. (BLU-DEFER-2)
+pub(crate) const CROWD: usize = 64;
+
 /// Shards that are gathered at a time.
 const ROUND: usize = 64;
 
 impl Engine {
     /// Writes all deferred bytes to zones. Returns the error of the first shard for which that did not succeed; its bytes stay as they are.
     pub(crate) async fn flush_deferred(self: &Rc<Self>) -> BlueResult<()> {
-        let mut left: Vec<(ObjectId, u32)> =
-            std::mem::take(&mut self.state.borrow_mut().deferred).into_iter().collect();
+        let all = {
+            let mut state = self.state.borrow_mut();
+            state.crowded.clear();
+            std::mem::take(&mut state.deferred)
+        };
+        self.flush_shards(all).await
+    }
+
+    /// Writes the deferred bytes of shards, which left the list of those that have some, to zones.
+    pub(crate) async fn flush_shards(self: &Rc<Self>, shards: BTreeSet<(ObjectId, u32)>) -> BlueResult<()> {
+        let mut left: Vec<(ObjectId, u32)> = shards.into_iter().collect();
         let mut result = Ok(());
         while !left.is_empty() && result.is_ok() {
             let some = left.split_off(left.len().saturating_sub(ROUND));
@@ -119,7 +133,7 @@ fn blocks(object: &Rc<Object>, shard: u32) -> u64 {
 fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
     let extents = object.state.borrow().extents(shard);
     let mut runs: Vec<Vec<Extent>> = Vec::new();
-    for extent in extents.iter().filter(|extent| extent.blob.state.borrow().deferred.is_some()) {
+    for extent in extents.iter().filter(|extent| is_deferred(extent)) {
         let follows = |run: &&mut Vec<Extent>| run.last().is_some_and(|last| last.end() == extent.at);
         match runs.last_mut().filter(follows) {
             Some(run) => run.push(extent.clone()),
@@ -127,4 +141,9 @@ fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
         }
     }
     runs
+}
+
+/// Its bytes are metadata.
+pub(crate) fn is_deferred(extent: &Extent) -> bool {
+    extent.blob.state.borrow().deferred.is_some()
 }
