@@ -10,7 +10,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
-use crate::blob::{BLOB_MAX, BLOCK};
+use crate::blob::{BLOB_MAX, BLOCK, Blob, Place};
 use crate::engine::Engine;
 use crate::error::BlueResult;
 use crate::ids::ObjectId;
@@ -69,15 +69,21 @@ impl Engine {
         }
     }
 
-    /// Writes the deferred bytes of a shard to a zone. (BLU-DEFER-1)
+    /// Writes the deferred bytes of a shard to a zone, and to another one if that fails. (BLU-DEFER-1, BLU-KEPT-1)
     async fn gather(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<()> {
+        while !self.gather_once(id, shard).await? {}
+        Ok(())
+    }
+
+    /// The same. False if the zone has failed.
+    async fn gather_once(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<bool> {
         let object = self.object(id, Shards::Some(shard..shard + 1)).await?;
         if !object.state.borrow().knows(shard) {
-            return Ok(());
+            return Ok(true);
         }
         let promised = self.promise_blocks(&object, shard).await?;
         if promised == 0 {
-            return Ok(());
+            return Ok(true);
         }
         // One step from here on: extents are those whose blocks were promised.
         let hints = object.state.borrow().head.as_ref().map(|head| head.hints).unwrap_or_default();
@@ -112,14 +118,21 @@ impl Engine {
             let mut state = self.state.borrow_mut();
             state.promised = (state.promised + used).saturating_sub(promised);
         }
-        let blobs = written.clone();
-        let job = Rewrite { object, shard, gathered, written, group: group.clone() };
-        let rewritten = self.rewrite(job).await;
-        // A store that has not stopped has made no batch of it; its blocks may still be on their way.
-        if rewritten.is_err() && self.landed(&group).await.is_ok() && self.state.borrow().running().is_ok() {
-            blobs.iter().for_each(|blob| self.give_up(&blob.state.borrow().places));
+        // The batch takes the bytes out of the metadata.
+        self.landed(&group).await?;
+        let of = |blob: &Rc<Blob>| blob.state.borrow().places.clone();
+        let places: Vec<Place> = written.iter().flat_map(of).collect();
+        let kept = self.flush_and_keep(&places).await;
+        if kept != Ok(true) {
+            self.give_up(&places);
+            return kept;
         }
-        rewritten
+        let rewritten = self.rewrite(Rewrite { object, shard, gathered, written, group }).await;
+        // A store that has not stopped has made no batch of it.
+        if rewritten.is_err() && self.state.borrow().running().is_ok() {
+            self.give_up(&places);
+        }
+        rewritten.map(|()| true)
     }
 }
 

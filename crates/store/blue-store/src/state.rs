@@ -35,6 +35,8 @@ pub(crate) struct Own {
     pub(crate) changes: u32,
     /// The cleaner could not empty it the last time, and nothing has changed in it since. (BLU-CLEAN-3)
     pub(crate) passed: bool,
+    /// The last write to it failed. It may have failed itself, which the drive is still asked. (BLU-KEPT-2)
+    pub(crate) suspect: bool,
     /// The last time at which some of its bytes could not be read.
     pub(crate) hurt: Option<Instant>,
 }

@@ -289,6 +289,9 @@ impl Writer for Engine {
             let mut state = self.state.borrow_mut();
             state.zones.advance(zone, draft.end, !self.drive.geometry.volatile_cache);
             state.counters.writes += 1;
+            if let Some(own) = state.zones.own_mut(zone) {
+                own.suspect = false;
+            }
             for (piece, block) in draft.pieces {
                 let (writing, count) = (&piece.writing, piece.blocks());
                 if writing.group.failed.get() {
@@ -323,6 +326,9 @@ impl Writer for Engine {
     }
 
     fn undo(&self, _lane: usize, draft: Draft) -> Vec<Piece> {
+        if let Some(own) = self.state.borrow_mut().zones.own_mut(draft.zone) {
+            own.suspect = true;
+        }
         draft.pieces.into_iter().map(|(piece, _)| piece).collect()
     }
 
