@@ -129,7 +129,7 @@ fn is_covered(blob: &Blob, needed: &Ranges) -> bool {
 const UNCOVERED: &str = "blocks that are needed have no place in a zone";
 
 impl Engine {
-    /// Holds the metadata against each other and the drive; with `deep`, reads all data.
+    /// Holds the metadata against each other; with `deep`, reads all data.
     pub(crate) async fn check(
         self: &Rc<Self>,
         deep: bool,
@@ -352,7 +352,7 @@ impl Engine {
         again.failed.map_or(Ok((again.held, known)), Err)
     }
 
-    /// Live blocks and holders of zones are those of the objects; and the drive has them.
+    /// Live blocks and holders of zones are those of the objects.
     async fn check_zones(&self, seen: &mut Seen) -> BlueResult<()> {
         let (held, known) = self.differing_holders(seen).await?;
         for (zone, holder) in held.difference(&known) {

@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - BLU-CLEAN-1: metadata name copies when those are durable; blocks that cannot be read stay where they are, and so do those that twice
-//!   were not what was written: the drive may still have them whole, and a copy of a bad read never takes the place of good bytes.
+//!   were not what was written: the drive may still have them whole, and a copy of a bad read never takes the place of good bytes. Copies
+//!   whose zone has failed are given up, and made again. (BLU-KEPT-1)
 //! - BLU-CLEAN-2: a shared blob is moved once, whoever shares it.
 //! - BLU-CLEAN-3: a zone is passed over only if no batch has changed what lives in it since its holders were looked up. So those that were
 //!   missed, as they got what lives there from another one meanwhile, are found the next time.
@@ -47,7 +48,7 @@ impl Engine {
         let moved = self.empty(zone, &mut hurt).await;
         self.state.borrow().running()?;
         match &moved {
-            Err(error) if error.kind == BlueErrorKind::Unavailable => return moved,
+            Err(error) if error.kind == BlueErrorKind::Unavailable => return Err(error.clone()),
             Err(error) if error.kind != BlueErrorKind::NoSpace => {
                 tracing::warn!(zone, %error, "what lives in a zone cannot be moved");
                 hurt = true;
@@ -56,19 +57,20 @@ impl Engine {
         }
         let same = changes(self) == before;
         let mut state = self.state.borrow_mut();
-        state.counters.cleaned += u64::from(moved.is_ok());
+        state.counters.cleaned += u64::from(moved == Ok(true));
         if let Some(own) = state.zones.own_mut(ZoneId(zone)) {
             match hurt {
                 // Time may change it.
                 true => own.hurt = Some(self.rt.now()),
-                false => own.passed = same,
+                // Copies whose zone has failed are made again at once, in another one.
+                false => own.passed = same && moved != Ok(false),
             }
         }
         Ok(())
     }
 
-    /// Moves what lives in a zone elsewhere, and says whether some of it could not be read.
-    async fn empty(self: &Rc<Self>, zone: u32, hurt: &mut bool) -> BlueResult<()> {
+    /// Moves what lives in a zone elsewhere, and says whether some of it could not be read. False if copies were lost.
+    async fn empty(self: &Rc<Self>, zone: u32, hurt: &mut bool) -> BlueResult<bool> {
         let (from, to) = key::live_in(zone);
         let holders = self.scan_all(from, to).await?;
         let (mut told, mut group): (Vec<Told>, Rc<Group>) = (Vec::new(), Rc::default());
@@ -85,8 +87,10 @@ impl Engine {
                 }
                 Err(error) => return Err(error),
             }
-            if group.left.get() * BLOCK_SIZE as u64 >= ROUND {
-                self.tell(std::mem::take(&mut told), &std::mem::take(&mut group)).await?;
+            // Without room for the copies so far, nothing more is read.
+            let ends = group.failed.get() || group.left.get() * BLOCK_SIZE as u64 >= ROUND;
+            if ends && !self.tell(std::mem::take(&mut told), &std::mem::take(&mut group)).await? {
+                return Ok(false);
             }
         }
         self.tell(told, &group).await
@@ -184,14 +188,18 @@ impl Engine {
         result
     }
 
-    /// Tells holders of their new places, once the copies are durable. (BLU-CLEAN-1)
-    async fn tell(self: &Rc<Self>, told: Vec<Told>, group: &Rc<Group>) -> BlueResult<()> {
+    /// Tells holders of their new places, once the copies are durable. False if copies were lost. (BLU-CLEAN-1, BLU-KEPT-1)
+    async fn tell(self: &Rc<Self>, told: Vec<Told>, group: &Rc<Group>) -> BlueResult<bool> {
         let landed = self.landed(group).await;
-        if let Err(error) = landed {
-            told.iter().flat_map(|(_, job)| &job.moves).for_each(|moved| self.give_up(&moved.places()));
-            return Err(error);
+        let places = || told.iter().flat_map(|(_, job)| &job.moves).flat_map(Moved::places).collect::<Vec<_>>();
+        let kept = match landed {
+            Ok(()) => self.flush_and_keep(&places()).await,
+            Err(error) => Err(error),
+        };
+        if kept != Ok(true) {
+            self.give_up(&places());
+            return kept;
         }
-        self.flush().await?;
         let jobs = told.into_iter().map(async |(owner, job)| {
             let places: Vec<Place> = job.moves.iter().flat_map(Moved::places).collect();
             let relocated = self.relocate(owner, job).await;
@@ -201,7 +209,8 @@ impl Engine {
             }
             relocated
         });
-        join_all(jobs).await.into_iter().collect()
+        join_all(jobs).await.into_iter().collect::<BlueResult<()>>()?;
+        Ok(true)
     }
 
     /// Blocks that were written are garbage: no batch will name them.

@@ -2,13 +2,15 @@
 //!
 //! # Invariants
 //! - BLU-DEFER-1: the bytes of a deferred write are in the metadata until the batch that names their place in a zone.
+//! - BLU-DEFER-2: a shard's deferred writes are gathered once they are some dozens: each change of the shard goes through all of them.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
 
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
-use crate::blob::{BLOB_MAX, BLOCK};
+use crate::blob::{BLOB_MAX, BLOCK, Blob, Place};
 use crate::engine::Engine;
 use crate::error::BlueResult;
 use crate::ids::ObjectId;
@@ -18,14 +20,26 @@ use crate::piece::Group;
 use crate::relocate::Rewrite;
 use crate::txn::{Shards, build};
 
+/// Deferred writes of a shard from which on they are gathered. (BLU-DEFER-2)
+pub(crate) const CROWD: usize = 64;
+
 /// Shards that are gathered at a time.
 const ROUND: usize = 64;
 
 impl Engine {
     /// Writes all deferred bytes to zones. Returns the error of the first shard for which that did not succeed; its bytes stay as they are.
     pub(crate) async fn flush_deferred(self: &Rc<Self>) -> BlueResult<()> {
-        let mut left: Vec<(ObjectId, u32)> =
-            std::mem::take(&mut self.state.borrow_mut().deferred).into_iter().collect();
+        let all = {
+            let mut state = self.state.borrow_mut();
+            state.crowded.clear();
+            std::mem::take(&mut state.deferred)
+        };
+        self.flush_shards(all).await
+    }
+
+    /// Writes the deferred bytes of shards, which left the list of those that have some, to zones.
+    pub(crate) async fn flush_shards(self: &Rc<Self>, shards: BTreeSet<(ObjectId, u32)>) -> BlueResult<()> {
+        let mut left: Vec<(ObjectId, u32)> = shards.into_iter().collect();
         let mut result = Ok(());
         while !left.is_empty() && result.is_ok() {
             let some = left.split_off(left.len().saturating_sub(ROUND));
@@ -55,15 +69,21 @@ impl Engine {
         }
     }
 
-    /// Writes the deferred bytes of a shard to a zone. (BLU-DEFER-1)
+    /// Writes the deferred bytes of a shard to a zone, and to another one if that fails. (BLU-DEFER-1, BLU-KEPT-1)
     async fn gather(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<()> {
+        while !self.gather_once(id, shard).await? {}
+        Ok(())
+    }
+
+    /// The same. False if the zone has failed.
+    async fn gather_once(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<bool> {
         let object = self.object(id, Shards::Some(shard..shard + 1)).await?;
         if !object.state.borrow().knows(shard) {
-            return Ok(());
+            return Ok(true);
         }
         let promised = self.promise_blocks(&object, shard).await?;
         if promised == 0 {
-            return Ok(());
+            return Ok(true);
         }
         // One step from here on: extents are those whose blocks were promised.
         let hints = object.state.borrow().head.as_ref().map(|head| head.hints).unwrap_or_default();
@@ -98,14 +118,21 @@ impl Engine {
             let mut state = self.state.borrow_mut();
             state.promised = (state.promised + used).saturating_sub(promised);
         }
-        let blobs = written.clone();
-        let job = Rewrite { object, shard, gathered, written, group: group.clone() };
-        let rewritten = self.rewrite(job).await;
-        // A store that has not stopped has made no batch of it; its blocks may still be on their way.
-        if rewritten.is_err() && self.landed(&group).await.is_ok() && self.state.borrow().running().is_ok() {
-            blobs.iter().for_each(|blob| self.give_up(&blob.state.borrow().places));
+        // The batch takes the bytes out of the metadata.
+        self.landed(&group).await?;
+        let of = |blob: &Rc<Blob>| blob.state.borrow().places.clone();
+        let places: Vec<Place> = written.iter().flat_map(of).collect();
+        let kept = self.flush_and_keep(&places).await;
+        if kept != Ok(true) {
+            self.give_up(&places);
+            return kept;
         }
-        rewritten
+        let rewritten = self.rewrite(Rewrite { object, shard, gathered, written, group }).await;
+        // A store that has not stopped has made no batch of it.
+        if rewritten.is_err() && self.state.borrow().running().is_ok() {
+            self.give_up(&places);
+        }
+        rewritten.map(|()| true)
     }
 }
 
@@ -119,7 +146,7 @@ fn blocks(object: &Rc<Object>, shard: u32) -> u64 {
 fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
     let extents = object.state.borrow().extents(shard);
     let mut runs: Vec<Vec<Extent>> = Vec::new();
-    for extent in extents.iter().filter(|extent| extent.blob.state.borrow().deferred.is_some()) {
+    for extent in extents.iter().filter(|extent| is_deferred(extent)) {
         let follows = |run: &&mut Vec<Extent>| run.last().is_some_and(|last| last.end() == extent.at);
         match runs.last_mut().filter(follows) {
             Some(run) => run.push(extent.clone()),
@@ -127,4 +154,9 @@ fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
         }
     }
     runs
+}
+
+/// Its bytes are metadata.
+pub(crate) fn is_deferred(extent: &Extent) -> bool {
+    extent.blob.state.borrow().deferred.is_some()
 }

@@ -4,6 +4,7 @@
 //! - BLU-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and the metadata say durably that it is free, which they do
 //!   behind all that took its blocks from their holders.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::engine::Engine;
 use crate::error::{BlueError, BlueErrorKind, BlueResult};
 use crate::format::key;
 use crate::format::zone::ZoneValue;
+use crate::ids::ObjectId;
 use crate::kv::Batch;
 use crate::state::COPIES;
 
@@ -46,13 +48,10 @@ impl Engine {
         if self.state.borrow().zones.take_emptied() && self.free_empty_zones().await? {
             return Ok(true);
         }
-        let flushes = {
-            let state = self.state.borrow();
-            let ready = state.deferred_bytes >= self.options.deferred_bytes && !state.deferred.is_empty();
-            ready && !state.deferred_rest && !state.full
-        };
-        if flushes && !self.flushing.replace(true) {
-            self.rt.spawn_detached(self.clone().flush_and_rest());
+        let deferred = self.deferred_to_gather();
+        if !deferred.is_empty() {
+            self.flushing.set(true);
+            self.rt.spawn_detached(self.clone().flush_and_rest(deferred));
         }
         if let Some((victim, urgent)) = self.victim() {
             let begun = self.rt.now();
@@ -83,10 +82,27 @@ impl Engine {
         Ok(false)
     }
 
+    /// Shards whose deferred writes are gathered next: all, once they are many bytes, and else those that have many of them. (BLU-DEFER-2)
+    fn deferred_to_gather(&self) -> BTreeSet<(ObjectId, u32)> {
+        let mut state = self.state.borrow_mut();
+        if self.flushing.get() || state.deferred_rest || state.full {
+            return BTreeSet::new();
+        }
+        let crowded = std::mem::take(&mut state.crowded);
+        if state.deferred_bytes >= self.options.deferred_bytes {
+            return std::mem::take(&mut state.deferred);
+        }
+        for shard in &crowded {
+            state.deferred.remove(shard);
+        }
+        crowded
+    }
+
     /// Has deferred writes gathered. A failure is followed by a rest.
-    async fn flush_and_rest(self: Rc<Self>) {
-        let flushed = self.flush_deferred().await;
+    async fn flush_and_rest(self: Rc<Self>, shards: BTreeSet<(ObjectId, u32)>) {
+        let flushed = self.flush_shards(shards).await;
         self.flushing.set(false);
+        self.wakes.settled.notify_waiters();
         if let Err(error) = flushed {
             tracing::warn!(%error, "deferred writes stay in the metadata");
             self.state.borrow_mut().deferred_rest = true;
@@ -145,9 +161,16 @@ impl Engine {
         };
         let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_busy());
         let idle = lanes.filter_map(|(number, lane)| Some((number, lane.zone?)));
-        // Without a free zone for its copies, a zone is better left as it is.
-        let some_free = state.zones.free() > 0 || state.lanes[COPIES].zone.is_some();
-        let idle = idle.filter(|(_, zone)| garbage(*zone) > 0 && some_free);
+        // A zone is better left open than without room for its copies. (BLU-VICTIM-3)
+        let zone_blocks = self.drive.layout.zone_blocks;
+        let fits = |lane: usize, zone: ZoneId| {
+            let room =
+                state.room_for_copies(zone_blocks) - if lane == COPIES { state.rest(lane, zone_blocks) } else { 0 };
+            state.zones.get(zone).is_some_and(|entry| entry.live <= room)
+        };
+        // New data that have room may need the rest of it. (BLU-ROOM-1)
+        let promised = |lane: usize| lane != COPIES && state.room(zone_blocks) < state.rest(lane, zone_blocks);
+        let idle = idle.filter(|(lane, zone)| garbage(*zone) > 0 && fits(*lane, *zone) && !promised(*lane));
         idle.max_by_key(|(_, zone)| garbage(*zone))
     }
 
@@ -211,7 +234,7 @@ impl Engine {
             if !busy && !self.flushing.get() {
                 return Ok(());
             }
-            if busy { settled.await } else { self.rt.yield_now().await }
+            settled.await;
         }
     }
 }

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::deferred::is_deferred;
 use crate::format::object::Head;
 use crate::ids::ObjectId;
-use crate::map::Extents;
+use crate::map::{Extent, Extents};
 use crate::two_queue::MayLeave;
 
 /// An object, or the knowledge that there is none of its name. It stays in memory as long as somebody has it, and every transaction that
@@ -57,8 +58,11 @@ impl ObjectState {
         let head = self.head.as_ref().map_or(0, |head| {
             head.attributes.iter().map(|(name, value)| name.len() + value.len() + 100).sum::<usize>()
         });
-        let extents: usize = self.shards.values().map(|slot| slot.extents.iter().count() * 250 + 100).sum();
-        (head + extents + 400) as u64
+        // Other bytes are here only until they are written.
+        let bytes = |extent: &Extent| if is_deferred(extent) { extent.blob.stored as usize } else { 0 };
+        let of = |extents: &Extents| extents.iter().map(|extent| 250 + bytes(extent)).sum::<usize>() + 100;
+        let shards: usize = self.shards.values().map(|slot| of(&slot.extents)).sum();
+        (head + shards + 400) as u64
     }
 }
 

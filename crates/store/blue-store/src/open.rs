@@ -221,6 +221,7 @@ async fn open_on(
         numbers_end: 0,
         deferred: BTreeSet::new(),
         deferred_bytes: 0,
+        crowded: BTreeSet::new(),
         deferred_rest: false,
         under_way: 0,
         waiting_bytes: 0,

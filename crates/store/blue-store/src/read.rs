@@ -5,7 +5,7 @@
 //! - BLU-READ-1: bytes from the drive are returned only if the check of their unit holds. They are read once more where it does not: they may
 //!   have been spoilt on the way.
 //! - BLU-READ-2: a read sees every transaction that has completed before it; the places of all of its bytes are found in one step, and are
-//!   not reset before it ends.
+//!   not reset before it ends. Nor are they before the bytes are in the cache, under those places: the blob may be elsewhere by now.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -146,7 +146,7 @@ impl Engine {
             Source::Memory(first, bytes) => (first, bytes),
             Source::Drive(blocked) => {
                 let stored = self.read_units(&|| format!("object {id}"), &blob, &blocked).await?;
-                self.state.borrow_mut().keep_data(&blob, blocked.range.start, &stored);
+                self.state.borrow_mut().keep_data(blob.unit_shift, &blocked.places, blocked.range.start, &stored);
                 (blocked.range.start, stored)
             }
         };

@@ -22,8 +22,9 @@ use crate::two_queue::TwoQueue;
 /// The lane of copies; those behind it are for new data.
 pub(crate) const COPIES: usize = 0;
 
-/// Zones that new data leave to copies: free ones, and the one that copies are written to.
-pub(crate) const RESERVE: u32 = 2;
+/// Zones that new data leave to copies: free ones, and the one that copies are written to. Any zone fits two; so if one that could not be
+/// emptied has cost its copies' room, any other one still does. (BLU-VICTIM-3)
+pub(crate) const RESERVE: u32 = 3;
 
 /// Additions of the store to a zone of the table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +35,8 @@ pub(crate) struct Own {
     pub(crate) changes: u32,
     /// The cleaner could not empty it the last time, and nothing has changed in it since. (BLU-CLEAN-3)
     pub(crate) passed: bool,
+    /// The last write to it failed. It may have failed itself, which the drive is still asked. (BLU-KEPT-2)
+    pub(crate) suspect: bool,
     /// The last time at which some of its bytes could not be read.
     pub(crate) hurt: Option<Instant>,
 }
@@ -74,6 +77,8 @@ pub(crate) struct State {
     /// Shards with deferred writes, and bytes of those.
     pub(crate) deferred: BTreeSet<(ObjectId, u32)>,
     pub(crate) deferred_bytes: u64,
+    /// Those of the shards with many of them. (BLU-DEFER-2)
+    pub(crate) crowded: BTreeSet<(ObjectId, u32)>,
     /// They could not be gathered, which is tried again later.
     pub(crate) deferred_rest: bool,
     /// Transactions that were applied, and are not durable yet.
@@ -103,11 +108,22 @@ impl State {
         RESERVE - u32::from(self.lanes[COPIES].zone.is_some())
     }
 
+    /// Blocks that copies find room for: those of free zones, and the rest of the zone that they are written to.
+    pub(crate) fn room_for_copies(&self, zone_blocks: u32) -> u64 {
+        let free = u64::from(self.zones.free()) * u64::from(zone_blocks);
+        free + self.rest(COPIES, zone_blocks)
+    }
+
+    /// Blocks that a lane's zone has left.
+    pub(crate) fn rest(&self, lane: usize, zone_blocks: u32) -> u64 {
+        let zone = self.lanes.get(lane).and_then(|lane| self.zones.get(lane.zone?));
+        zone.map_or(0, |zone| u64::from(zone_blocks.saturating_sub(zone.next)))
+    }
+
     /// Blocks that new data may still take, those that were promised already not counted.
     pub(crate) fn room(&self, zone_blocks: u32) -> u64 {
         let free = u64::from(self.zones.free().saturating_sub(self.reserve())) * u64::from(zone_blocks);
-        let open = self.lanes.iter().skip(COPIES + 1).filter_map(|lane| self.zones.get(lane.zone?));
-        let rest: u64 = open.map(|zone| u64::from(zone_blocks.saturating_sub(zone.next))).sum();
+        let rest: u64 = (COPIES + 1..self.lanes.len()).map(|lane| self.rest(lane, zone_blocks)).sum();
         (free + rest).saturating_sub(self.promised)
     }
 

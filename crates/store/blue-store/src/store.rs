@@ -248,7 +248,7 @@ impl Store {
         self.engine.to_its_end(async move { engine.flush_deferred().await }).await
     }
 
-    /// Holds the metadata against each other and the drive; with `deep`, also reads all data. Transactions wait while the
+    /// Holds the metadata against each other; with `deep`, also reads all data, which alone shows damage of the drive. Transactions wait while the
     /// metadata are checked.
     ///
     /// # Errors
@@ -320,7 +320,8 @@ impl Store {
     /// call waits for the same end.
     ///
     /// # Errors
-    /// `Unavailable` if the store has stopped; no completed transaction is lost.
+    /// `Unavailable` if the store has stopped; `Device` or `Corrupt` if deferred bytes could not be gathered, or the metadata not be closed. No
+    /// completed transaction is lost.
     pub async fn close(self) -> BlueResult<()> {
         self.engine.close().await
     }

@@ -7,6 +7,8 @@
 //! - BLU-VICTIM-1: a zone that has become worth cleaning is found at the next look, though only zones are looked at that have changed.
 //! - BLU-VICTIM-2: a zone that can be written no more gives no room back, so it is cleaned for the sake of what lives in it: if nobody waits for
 //!   room, no other zone is worth it, and free zones that new data may take hold all of it and leave some.
+//! - BLU-VICTIM-3: a zone is cleaned only if there is room for copies of all that lives in it. Copies of a part would be garbage that no
+//!   zone is left for, and the room for copies would be gone for good.
 
 use std::time::Duration;
 
@@ -39,11 +41,12 @@ impl Engine {
         Some((least.max(1), urgent))
     }
 
-    /// The zone to be cleaned next, if any is to be cleaned now, and whether that is urgent. (BLU-VICTIM-1, BLU-VICTIM-2)
+    /// The zone to be cleaned next, if any is to be cleaned now, and whether that is urgent. (BLU-VICTIM-1 to BLU-VICTIM-3)
     pub(crate) fn victim(&self) -> Option<(u32, bool)> {
         let mut state = self.state.borrow_mut();
         // Without a reason to win room, no common zone is worth it.
         let (least, urgent) = self.wanted(&state).unwrap_or((u64::MAX, false));
+        let copies = state.room_for_copies(self.drive.layout.zone_blocks);
         let State { zones, looked, counters, promised, .. } = &mut *state;
         let (now, zone_blocks) = (self.rt.now(), u64::from(self.drive.layout.zone_blocks));
         let gain = |zone: &Zone<Own>| zone_blocks.saturating_sub(zone.live);
@@ -54,7 +57,8 @@ impl Engine {
             let may_be_tried = !own.passed && own.hurt.is_none_or(|hurt| now.since(hurt) >= AGAIN);
             // The metadata need not show what a batch says that is under way. (BLU-CLEAN-3)
             let settled = own.pending == 0 && zone.unsettled == 0;
-            let wanted = if zone.broken { !urgent && zone.live <= spare } else { gain(zone) >= least };
+            let wanted =
+                if zone.broken { !urgent && zone.live <= spare } else { gain(zone) >= least && zone.live <= copies };
             can_go && may_be_tried && settled && wanted
         };
         if let Some((_, at)) = looked.none.filter(|(none, at)| *none <= least && now.since(*at) < LOOK_AGAIN) {

@@ -102,7 +102,7 @@ impl Engine {
             if let Some(other) = state.share_zone(lane, others, zone_blocks) {
                 return Ok(Step::Shared(other));
             }
-            // New data have been promised their room, so zones have failed since. The cleaner may wait for these very blocks, and is left one
+            // New data have been promised their room: zones have failed since, or a zone's rest was lost. The cleaner may wait for these very blocks, and is left one
             // zone; and if it has only that, they share it.
             if state.zones.free() + RESERVE > reserve + 1
                 && let Some(zone) = self.take_zone(&mut state)
@@ -154,7 +154,7 @@ impl Engine {
         blob.places.clone_from(&places);
         if let Some(data) = blob.data.take() {
             drop(blob);
-            state.keep_data(&writing.blob, 0, &data);
+            state.keep_data(writing.blob.unit_shift, &places, 0, &data);
         }
     }
 }
@@ -187,14 +187,16 @@ impl State {
         waits && !self.unsettled() && self.progress() == progress
     }
 
-    /// Keeps bytes of a blob in the cache: `data` begins with block `from` of it, which begins a unit.
-    pub(crate) fn keep_data(&mut self, blob: &Blob, from: u32, data: &Bytes) {
-        let unit = 1u32 << blob.unit_shift;
+    /// Keeps bytes of a blob in the cache: `data` begins with block `from` of it, which begins a unit. They are at `places`, whose zones
+    /// have not been reset since. (BLU-READ-2)
+    pub(crate) fn keep_data(&mut self, unit_shift: u8, places: &[Place], from: u32, data: &Bytes) {
+        let unit = 1u32 << unit_shift;
         let blocks = (data.len() / BLOCK_SIZE) as u32;
         let mut at = 0;
         while at < blocks {
             let count = unit.min(blocks - at);
-            let place = blob.places(&(from + at..from + at + 1)).and_then(|places| places.first().copied());
+            let first = from + at..from + at + 1;
+            let place = places.iter().find_map(|place| place.part(&first));
             let epoch = place.and_then(|place| Some(self.zones.get(ZoneId(place.zone))?.epoch));
             if let (Some(place), Some(epoch)) = (place, epoch) {
                 let (start, end) = (at as usize * BLOCK_SIZE, (at + count) as usize * BLOCK_SIZE);
@@ -287,8 +289,17 @@ impl Writer for Engine {
             let mut state = self.state.borrow_mut();
             state.zones.advance(zone, draft.end, !self.drive.geometry.volatile_cache);
             state.counters.writes += 1;
+            if let Some(own) = state.zones.own_mut(zone) {
+                own.suspect = false;
+            }
             for (piece, block) in draft.pieces {
                 let (writing, count) = (&piece.writing, piece.blocks());
+                if writing.group.failed.get() {
+                    // The others had no place to go: nobody will ask for this one, and it is garbage.
+                    state.counters.blocks_written += u64::from(count);
+                    state.counters.blocks_copied += u64::from(count);
+                    continue;
+                }
                 writing.places.borrow_mut().push(Place { at: piece.at, zone: zone.0, block, count });
                 state.zones.add_live(zone, u64::from(count));
                 if let Some(own) = state.zones.own_mut(zone) {
@@ -315,6 +326,9 @@ impl Writer for Engine {
     }
 
     fn undo(&self, _lane: usize, draft: Draft) -> Vec<Piece> {
+        if let Some(own) = self.state.borrow_mut().zones.own_mut(draft.zone) {
+            own.suspect = true;
+        }
         draft.pieces.into_iter().map(|(piece, _)| piece).collect()
     }
 

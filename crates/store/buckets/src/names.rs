@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use shingle_runtime::locks::{Guard, Locks};
@@ -74,6 +75,12 @@ impl Names {
     /// All buckets, by name.
     pub fn all(&self) -> Vec<BucketInfo> {
         self.buckets.look().iter().map(|(name, created)| bucket_info(name, *created)).collect()
+    }
+
+    /// Name of the first bucket behind a name, or of the first of all.
+    pub fn next(&self, behind: Option<&str>) -> Option<String> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        self.buckets.look().range::<str, _>((from, Bound::Unbounded)).next().map(|(name, _)| name.clone())
     }
 
     /// All buckets and when they were created, for one who takes them over.

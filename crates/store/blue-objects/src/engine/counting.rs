@@ -14,8 +14,7 @@ impl Core {
         let mut last: Option<String> = None;
         loop {
             // Buckets that come meanwhile are counted if their turn has not passed, and kept by their changes if it has.
-            let next = self.names.all().into_iter().map(|bucket| bucket.name).find(|name| last.as_ref() < Some(name));
-            let Some(bucket) = next else {
+            let Some(bucket) = self.names.next(last.as_deref()) else {
                 self.tally.begin_page();
                 return self.tally.end_page(std::iter::empty(), None);
             };

@@ -11,6 +11,7 @@ use crate::blob::checks::{checks_of, padded};
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
 use crate::blob::{Blob, State as BlobState};
 use crate::change::{Change, HeadChange, ShardChange};
+use crate::deferred::{CROWD, is_deferred};
 use crate::engine::Engine;
 use crate::format::key;
 use crate::format::object::Head;
@@ -223,7 +224,11 @@ impl<'e> Apply<'e> {
                 new.push(Extent { at: from, length, blob, from: 0 });
             }
             let extents = object.state.borrow().extents(shard);
-            self.set_shard(object, shard, extents.with(&new));
+            let extents = extents.with(&new);
+            if deferred && extents.iter().filter(|extent| is_deferred(extent)).count() >= CROWD {
+                self.engine.state.borrow_mut().crowded.insert((object.id.clone(), shard));
+            }
+            self.set_shard(object, shard, extents);
         }
         self.grow(object, at + data.len() as u32);
     }

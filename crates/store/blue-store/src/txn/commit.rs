@@ -6,7 +6,7 @@
 //! but those before it in its collection.
 //!
 //! # Invariants
-//! - BLU-COMMIT-1: a batch is made when the data of its transaction are written and durable, and all batches before it are on their way. So
+//! - BLU-COMMIT-1: a batch is made when the data of its transaction are written and durable (BLU-KEPT-2), and all batches before it are on their way. So
 //!   what is durable is always what a beginning of the transactions has made.
 
 use std::pin::pin;
@@ -108,7 +108,10 @@ impl Engine {
     /// Makes data durable, and then their metadata. (BLU-COMMIT-1)
     async fn commit_round(self: &Rc<Self>, ready: Vec<Ready>) {
         let wrote = ready.iter().any(|one| one.change.wrote);
-        let durable = if wrote { self.flush().await } else { self.state.borrow().running() };
+        let mut durable = if wrote { self.flush().await } else { self.state.borrow().running() };
+        if durable.is_ok() {
+            durable = self.reads_back(ready.iter().flat_map(|one| &one.change.written)).await;
+        }
         let ends = ready.into_iter().map(|Ready { collection, mut change, reply }| {
             let failed = change.group.failed.get().then(BlueError::no_space);
             let good = durable.clone().and(failed.map_or(Ok(()), Err));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use shingle_base::{Blocks, ZoneId};
+use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_blue_store::kv::{KvErrorKind, LogKvOptions};
 use shingle_blue_store::{BlueErrorKind, ObjectId, Options, Store, Transaction};
 use shingle_runtime::Runtime;
@@ -205,6 +205,48 @@ fn what_a_read_only_zone_holds_is_moved_where_there_is_room() {
         for number in 0..2 {
             assert!(store.read(&object(number), 0, u64::MAX).await.unwrap() == contents(number, 0, 30_000));
         }
+        assert_eq!(store.check(true).await.unwrap(), []);
+    });
+}
+
+/// BLU-VICTIM-3: a zone that cannot be emptied costs the room of its copies once, and the room that is left to copies wins more.
+#[test]
+fn a_full_drive_goes_on_behind_a_zone_that_cannot_be_emptied() {
+    Sim::new(1).run(|rt| async move {
+        let (device, store, _, count) = full(&rt, LENGTH).await;
+        let zones = full_zones(&store);
+        let zones = &zones[..14];
+        let mut there = Vec::new();
+        for zone in zones {
+            there.push(together(&store, *zone, count).await);
+        }
+        for of in &there {
+            store.submit(collection(0, 1).id, remove(of[0])).await.unwrap();
+        }
+        let mut number = 0;
+        while store.stats().counters.cleaned == 0 || store.stats().room_bytes > 20_000 {
+            number += 1;
+            write_other(&store, number).await.unwrap();
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        let dump = store.dump();
+        let (zone, of) = zones
+            .iter()
+            .zip(&there)
+            .find(|(zone, _)| (dump[**zone as usize].state, dump[**zone as usize].live) == ("closed", 60))
+            .unwrap();
+        let spoilt = Lba((u64::from(store.data_zones().start) + u64::from(*zone)) * 64 + 63);
+        device.medium().fail_reads(spoilt, Blocks(1), None);
+        // Its copies are garbage, and there may be no more room.
+        let _ = write_other(&store, number + 1).await;
+        assert!(store.read(&object(*of.last().unwrap()), 0, u64::MAX).await.is_err(), "it was spoilt");
+        for of in &there {
+            for number in &of[1..of.len() - 1] {
+                store.submit(collection(0, 1).id, remove(*number)).await.unwrap();
+            }
+        }
+        assert_eq!(write_other(&store, number + 2).await, Ok(()), "{:?}", store.stats());
+        device.medium().heal();
         assert_eq!(store.check(true).await.unwrap(), []);
     });
 }

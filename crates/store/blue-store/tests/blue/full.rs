@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use shingle_base::Blocks;
-use shingle_blue_store::{BlueErrorKind, ObjectId, Options, Placement, Store, Transaction, Victims};
-use shingle_sim::{Random, Sim, contents, seeds};
+use futures_util::future::join;
+use shingle_base::{Blocks, ZoneId};
+use shingle_blue_store::{BlueErrorKind, Hints, Lifetime, ObjectId, Options, Placement, Store, Transaction, Victims};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, Trigger, contents, seeds};
 use shingle_zoned::Geometry;
 
 use crate::common::{collection, device, format, geometry, options};
@@ -76,6 +77,66 @@ fn a_full_drive_goes_on_once_objects_are_removed() {
         churn(seed, Placement::ByLifetime, Victims::CostBenefit);
         churn(seed, Placement::LowestZoneFirst, Victims::Greedy);
     }
+}
+
+/// BLU-ROOM-1: the rest of a lane's zone was promised to a transaction that is written to another lane first. One that waits for room meanwhile
+/// has the keeper look for zones with garbage, and that one is left alone.
+#[test]
+fn the_rest_of_a_zone_that_was_promised_is_kept() {
+    Sim::new(1).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 42, 0, 12)).await;
+        let (store, _) = Store::open(&rt, Rc::new(device.clone()), options()).await.unwrap();
+        let infos = [collection(0, 1), collection(1, 1)];
+        for info in infos {
+            store.create_collection(info).await.unwrap();
+        }
+        let name = |hash: u32, name: &str| ObjectId { hash, ..ObjectId::new(1, name) };
+        let write = |transaction: &mut Transaction, id: &ObjectId, blocks: u64| {
+            transaction.write(id, 0, contents(blocks, 0, blocks * 4096));
+        };
+        let short = |id: &ObjectId| {
+            let mut transaction = Transaction::new();
+            transaction.set_hints(id, Hints { lifetime: Lifetime::Short, ..Hints::default() });
+            transaction
+        };
+        // Half of a zone of short-lived bytes, half of which are stale; and others, up to the last eight blocks of theirs.
+        for (id, gone) in [(name(0, "stale"), true), (name(0, "short"), false)] {
+            let mut transaction = short(&id);
+            write(&mut transaction, &id, 16);
+            store.submit(infos[0].id, transaction).await.unwrap();
+            if gone {
+                let mut transaction = Transaction::new();
+                transaction.remove(&id);
+                store.submit(infos[0].id, transaction).await.unwrap();
+            }
+        }
+        let mut number = 0;
+        while store.stats().room_bytes > (32 + 8) * 4096 {
+            number += 1;
+            let mut transaction = Transaction::new();
+            write(&mut transaction, &name(0, &format!("{number}")), 8);
+            store.submit(infos[0].id, transaction).await.unwrap();
+        }
+        let free = store.stats().zones_free;
+        device.set_latency(std::time::Duration::from_millis(20));
+        let mut promised = short(&name(0, "a"));
+        write(&mut promised, &name(0, "a"), 2);
+        write(&mut promised, &name(0, "b"), 24);
+        let mut waiting = Transaction::new();
+        write(&mut waiting, &name(1, "c"), 64);
+        let promised = async {
+            let done = store.submit(infos[0].id, promised).await;
+            (done, store.stats().zones_free)
+        };
+        let waiting = async {
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+            store.submit(infos[1].id, waiting).await
+        };
+        let ((done, left), _) = join(promised, waiting).await;
+        done.unwrap();
+        assert_eq!(left, free, "it took a zone that is left to copies: {:?}", store.stats());
+        assert_eq!(store.check(true).await.unwrap(), []);
+    });
 }
 
 /// One small object a zone lives on, all others are removed: the space comes back by copying.
@@ -161,6 +222,71 @@ fn reads_go_on_while_zones_are_emptied() {
             assert!(store.stats().counters.cleaned > 3, "seed {seed}: {:?}", store.stats());
         });
     }
+}
+
+/// BLU-READ-2: a read is so slow that the bytes have gone twice to other zones meanwhile, and those zones to others. All objects have one
+/// length, so that others come to lie exactly there.
+#[test]
+fn a_slow_read_leaves_its_bytes_at_no_other_place() {
+    let mut copied = 0;
+    for seed in seeds(8) {
+        copied += Sim::new(seed).run(move |rt| async move {
+            const LENGTH: u64 = 8_192;
+            let mut random = Random::new(seed);
+            let device = format(&rt, &Geometry::hm_smr(Blocks(40), 36, 0, 12)).await;
+            let few = Options { cache_bytes: 200_000, ..options() };
+            let (store, _) = Store::open(&rt, Rc::new(device.clone()), few.clone()).await.unwrap();
+            let info = collection(0, 0);
+            store.create_collection(info).await.unwrap();
+            let name = |name: u64| ObjectId::new(1, format!("o{name}"));
+            // Names below 16 are written once.
+            let mut written = std::collections::BTreeMap::new();
+            let write = async |name_of: u64, number: u64| {
+                let (mut transaction, id) = (Transaction::new(), name(name_of));
+                transaction.touch(&id).remove(&id).write(&id, 0, contents(number, 0, LENGTH));
+                store.submit(info.id, transaction).await
+            };
+            for number in 0..32 {
+                write(if number % 2 == 0 { number / 2 } else { 16 }, number).await.unwrap();
+                written.insert(if number % 2 == 0 { number / 2 } else { 16 }, number);
+            }
+            // Nothing is in memory.
+            let mut full = 16;
+            while written.len() < 120 {
+                full += 1;
+                write(full, full + 100).await.unwrap();
+                written.insert(full, full + 100);
+            }
+            let spared = (0..store.data_zones().start).map(ZoneId);
+            let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Read, 1.0), fault: Fault::Hang };
+            device.set_faults(Faults::new([rule]).sparing(spared));
+            let reads: Vec<_> = (0..16)
+                .map(|name_of| {
+                    let (store, id) = (store.clone(), name(name_of));
+                    rt.spawn(async move { store.read(&id, 0, u64::MAX).await })
+                })
+                .collect();
+            rt.sleep(std::time::Duration::from_millis(1)).await;
+            device.set_faults(Faults::default());
+            for number in 1_000..3_000 {
+                let name_of = 17 + random.below(full - 17);
+                if write(name_of, number).await.is_ok() {
+                    written.insert(name_of, number);
+                }
+            }
+            device.release_hung();
+            for (name_of, read) in (0..).zip(reads) {
+                let read = read.await.unwrap().unwrap();
+                assert!(read == contents(written[&name_of], 0, LENGTH), "seed {seed}: o{name_of}");
+            }
+            for (name_of, number) in &written {
+                let read = store.read(&name(*name_of), 0, u64::MAX).await.unwrap();
+                assert!(read == contents(*number, 0, LENGTH), "seed {seed}: o{name_of} shows other bytes");
+            }
+            store.stats().counters.blocks_copied
+        });
+    }
+    assert!(copied > 500, "{copied} blocks were copied");
 }
 
 /// A load of overwrites at random on a drive of many zones: how much is written for each block of the objects'.

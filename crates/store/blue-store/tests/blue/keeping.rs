@@ -1,13 +1,14 @@
 //! The keeper does nothing for nothing: BLU-VICTIM-1, and its rest where the metadata fail.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use shingle_blue_store::kv::LogKvOptions;
 use shingle_blue_store::{ObjectId, Options, Store, Transaction};
-use shingle_sim::{Sim, SimDevice, contents};
+use shingle_sim::{CommandKind, Sim, SimDevice, contents};
 
-use crate::common::{collection, format, fresh, geometry, options};
+use crate::common::{collection, format, fresh, geometry, open, options};
 use crate::watched::{Watch, Watched};
 
 fn object(number: u64) -> ObjectId {
@@ -103,6 +104,59 @@ fn deferred_writes_rest_where_the_metadata_fail() {
         watch.fails.set(false);
         rt.sleep(Duration::from_secs(3)).await;
         assert_eq!(store.stats().deferred_bytes, 0);
+        assert_eq!(store.check(true).await.unwrap(), []);
+    });
+}
+
+/// A close while deferred writes are being gathered waits for their end.
+#[test]
+fn a_close_waits_for_deferred_writes_that_are_being_gathered() {
+    Sim::new(1).run(|rt| async move {
+        let (device, store, at) = fresh(&rt).await;
+        device.set_latency(Duration::from_millis(20));
+        let (data, seen) = (store.data_zones(), Rc::new(Cell::new(false)));
+        let told = seen.clone();
+        device.on_command(move |command, _| {
+            let in_data = command.zone.is_some_and(|zone| data.contains(&zone.0));
+            told.set(told.get() || command.kind == CommandKind::Write && in_data);
+        });
+        for number in 0..16 {
+            let mut transaction = Transaction::new();
+            transaction.write(&object(number), 0, contents(number, 0, 3_000));
+            store.submit(at, transaction).await.unwrap();
+        }
+        // It has begun, and takes 20 ms.
+        let begun = rt.now();
+        while !seen.get() {
+            assert!(rt.now().since(begun) < Duration::from_secs(1), "nothing is gathered");
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        store.close().await.unwrap();
+        device.on_command(|_, _| {});
+        let (store, report) = open(&rt, &device).await.unwrap();
+        assert_eq!(report.deferred, 0);
+        assert_eq!(store.check(true).await.unwrap(), []);
+    });
+}
+
+/// BLU-DEFER-2: many small writes at one place are gathered long before there are many bytes.
+#[test]
+fn many_small_writes_do_not_make_a_long_map() {
+    Sim::new(1).run(|rt| async move {
+        let device = format(&rt, &geometry(&mut shingle_sim::Random::new(1))).await;
+        let options = Options { deferred_bytes: 8 << 20, ..options() };
+        let (store, _) = Store::open(&rt, Rc::new(device), options).await.unwrap();
+        let info = collection(0, 0);
+        store.create_collection(info).await.unwrap();
+        let mut most = 0;
+        for number in 0..6_000 {
+            let mut transaction = Transaction::new();
+            transaction.append(&object(0), contents(1, number * 50, 50));
+            store.submit(info.id, transaction).await.unwrap();
+            most = most.max(store.stats().deferred_bytes);
+        }
+        assert!(most < 200 * 50, "{most} bytes were deferred");
+        assert!(store.read(&object(0), 0, u64::MAX).await.unwrap() == contents(1, 0, 300_000));
         assert_eq!(store.check(true).await.unwrap(), []);
     });
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use shingle_blue_store::{BlueError, BlueErrorKind};
 use shingle_sim::lives::{Harm, Life, wear};
-use shingle_sim::{Medium, Random, Sim, seeds};
+use shingle_sim::{Fault, Medium, Random, Sim, seeds};
 
 use crate::common::{format, geometry, open};
 use crate::crash::{infos, lines};
@@ -42,6 +42,8 @@ fn chain(seed: u64, most: Harm) {
             let over = || device.is_gone();
             let failed_zones =
                 || device.faults().injected().iter().filter_map(|&(_, zone, _)| zone).collect::<BTreeSet<_>>().len();
+            let loses = |fault: Fault| matches!(fault, Fault::ZoneLosesCache | Fault::ZoneOffline);
+            let lost_zone = || device.faults().injected().iter().any(|&(.., fault)| loses(fault));
             let judge = |error: &BlueError| match error.kind {
                 _ if over() => Verdict::Over,
                 BlueErrorKind::Device | BlueErrorKind::Corrupt if harm > Harm::None => Verdict::Explained,
@@ -49,6 +51,8 @@ fn chain(seed: u64, most: Harm) {
                 BlueErrorKind::NoSpace => Verdict::Explained,
                 // Room that was promised went with them. In seed 446 four of 14 failed in one life.
                 BlueErrorKind::Unavailable if failed_zones() >= 4 => Verdict::Over,
+                // Or new data had not been durable in one that failed. (BLU-KEPT-2)
+                BlueErrorKind::Unavailable if lost_zone() => Verdict::Over,
                 _ => Verdict::Wrong,
             };
             match open(&rt, &device).await {

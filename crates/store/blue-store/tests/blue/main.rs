@@ -13,6 +13,7 @@ mod keeping;
 mod kv;
 mod lives;
 mod long;
+mod lost_cache;
 mod openings;
 mod pieces;
 mod promises;

@@ -1,0 +1,68 @@
+//! Zones that fail before a flush: they may have lost what the drive's cache held of them, though the flush succeeds.
+//!
+//! # Invariants
+//! - BLU-KEPT-1: metadata name new places in place of bytes that are durable elsewhere, copies and deferred writes that were gathered, only if
+//!   behind the flush the drive says that their zones can be written still, or cannot lose what was written to them.
+//! - BLU-KEPT-2: new data that were written to a zone which is known to have failed, or to which a write has failed since, are acknowledged
+//!   only if they can be read.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use shingle_base::ZoneId;
+use shingle_zoned::{ZoneState, report_patiently};
+
+use crate::blob::{Blob, Place};
+use crate::engine::Engine;
+use crate::error::{BlueError, BlueErrorKind, BlueResult};
+
+impl Engine {
+    /// Makes what was written durable, and says whether all of some places are. (BLU-KEPT-1)
+    pub(crate) async fn flush_and_keep(&self, places: &[Place]) -> BlueResult<bool> {
+        self.flush().await?;
+        let zones: BTreeSet<u32> = places.iter().map(|place| place.zone).collect();
+        for zone in zones.into_iter().map(ZoneId) {
+            let broken = || self.state.borrow().zones.get(zone).is_none_or(|entry| entry.broken);
+            if !broken() && self.drive.geometry.volatile_cache {
+                // It may have failed in a command whose failure costs nothing else, or in none.
+                let report = report_patiently(&self.drive.dev, zone, 1).await?;
+                let failed = |state: ZoneState| matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
+                if report.first().is_none_or(|info| failed(info.state)) {
+                    let mut state = self.state.borrow_mut();
+                    state.zones.note_failure(zone, true, true);
+                    state.looked.note(zone.0);
+                }
+            }
+            if broken() {
+                tracing::warn!(%zone, "a zone has failed before what was written to it was durable");
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fails, and the store stops, if new data are in a zone that has failed, or may have, and cannot be read: their transactions have happened in
+    /// memory. To be called behind a flush. (BLU-KEPT-2)
+    pub(crate) async fn reads_back(&self, blobs: impl Iterator<Item = &Rc<Blob>>) -> BlueResult<()> {
+        for blob in blobs {
+            let blocked = {
+                let state = self.state.borrow();
+                let places = blob.state.borrow().places.clone();
+                let failed = |place: &Place| {
+                    state.zones.get(ZoneId(place.zone)).is_some_and(|entry| entry.broken || entry.own.suspect)
+                };
+                if !places.iter().any(failed) {
+                    continue;
+                }
+                state.blocked(blob, 0..blob.blocks())
+            };
+            let Some(blocked) = blocked else { continue };
+            if let Err(error) = self.read_units(&|| "a new transaction".to_owned(), blob, &blocked).await {
+                let text = format!("a zone has failed and lost what was written to it and not durable yet: {error}");
+                self.stop(&BlueError::new(BlueErrorKind::Unavailable, text));
+                return self.state.borrow().running();
+            }
+        }
+        Ok(())
+    }
+}
