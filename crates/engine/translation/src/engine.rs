@@ -163,7 +163,7 @@ impl Engine {
         let Some(lost) = lost else { return Ok(()) };
         let doubts =
             self.state.borrow().doubts.get(told as usize..lost as usize).map(<[_]>::to_vec).unwrap_or_default();
-        // What is left of such writes is durable with the map.
+        // With the map, all that is left of such writes is durable.
         self.checkpoint().await?;
         let mut whole = true;
         for doubt in &doubts {
@@ -191,7 +191,7 @@ impl Engine {
             }
         };
         drop(pin);
-        // What it held is needed no more if it was vacated before.
+        // Its blocks are needed no more if it was vacated before.
         whole || self.state.borrow().zones.get(zone).is_none_or(|entry| entry.epoch != epoch)
     }
 

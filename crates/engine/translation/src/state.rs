@@ -78,7 +78,7 @@ pub(crate) struct State {
     pub(crate) hopeless: bool,
     /// Zones that failed with callers' writes that no flush had covered. (TL-LOSS-1)
     pub(crate) losses: Losses,
-    /// What each of them may have lost.
+    /// Blocks that each of them may have lost.
     pub(crate) doubts: Vec<Doubt>,
     /// A zone has failed: a checkpoint is due that lets no opening depend on it.
     pub(crate) settles: bool,

@@ -20,9 +20,6 @@ use crate::piece::Group;
 use crate::relocate::Rewrite;
 use crate::txn::{Shards, build};
 
-/// Deferred writes of a shard from which on they are gathered. (BLU-DEFER-2)
-pub(crate) const CROWD: usize = 64;
-
 /// Shards that are gathered at a time.
 const ROUND: usize = 64;
 
@@ -146,7 +143,7 @@ fn blocks(object: &Rc<Object>, shard: u32) -> u64 {
 fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
     let extents = object.state.borrow().extents(shard);
     let mut runs: Vec<Vec<Extent>> = Vec::new();
-    for extent in extents.iter().filter(|extent| is_deferred(extent)) {
+    for extent in extents.iter().filter(|extent| extent.is_deferred()) {
         let follows = |run: &&mut Vec<Extent>| run.last().is_some_and(|last| last.end() == extent.at);
         match runs.last_mut().filter(follows) {
             Some(run) => run.push(extent.clone()),
@@ -154,9 +151,4 @@ fn runs(object: &Rc<Object>, shard: u32) -> Vec<Vec<Extent>> {
         }
     }
     runs
-}
-
-/// Its bytes are metadata.
-pub(crate) fn is_deferred(extent: &Extent) -> bool {
-    extent.blob.state.borrow().deferred.is_some()
 }

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::deferred::is_deferred;
 use crate::format::object::Head;
 use crate::ids::ObjectId;
 use crate::map::{Extent, Extents};
@@ -59,7 +58,7 @@ impl ObjectState {
             head.attributes.iter().map(|(name, value)| name.len() + value.len() + 100).sum::<usize>()
         });
         // Other bytes are here only until they are written.
-        let bytes = |extent: &Extent| if is_deferred(extent) { extent.blob.stored as usize } else { 0 };
+        let bytes = |extent: &Extent| if extent.is_deferred() { extent.blob.stored as usize } else { 0 };
         let of = |extents: &Extents| extents.iter().map(|extent| 250 + bytes(extent)).sum::<usize>() + 100;
         let shards: usize = self.shards.values().map(|slot| of(&slot.extents)).sum();
         (head + shards + 400) as u64

@@ -51,7 +51,7 @@ pub(crate) async fn create_bucket<C: Catalog>(core: Rc<C>, bucket: String) -> St
     core.names().require_none(&bucket)?;
     let created_unix_ns = core.now_unix_ns();
     if let Err(failed) = core.make_bucket(&bucket, created_unix_ns).await {
-        // The next start may find it. Whoever does not want it then deletes it. (BK-GONE-1)
+        // The next start may find it, and a client that does not want it deletes it. (BK-GONE-1)
         if failed.may_have_happened {
             core.names().doubt(&bucket);
         }

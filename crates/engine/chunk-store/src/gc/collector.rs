@@ -3,10 +3,11 @@
 //! **Owns** these. **Knows nothing of** chunks and zones: their numbers are handed in.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use shingle_base::ZoneId;
+use shingle_runtime::Instant;
 
-use crate::gc::rests::Rests;
 use crate::gc::throttle::Throttle;
 use crate::stats::ZoneTrend;
 use crate::types::Stream;
@@ -21,6 +22,34 @@ pub(crate) struct Destination {
 
 /// A destination for each stream, by [slot](Stream::slot).
 pub(crate) type Destinations = [Option<Destination>; 3];
+
+/// A zone that rests.
+pub(super) struct Resting {
+    pub(super) zone: ZoneId,
+    /// Its generation: in another one the rest means nothing.
+    pub(super) epoch: u64,
+    pub(super) since: Instant,
+}
+
+/// Zones that rest, in the order in which they began to.
+#[derive(Default)]
+pub(crate) struct Rests(RefCell<VecDeque<Resting>>);
+
+impl Rests {
+    pub(super) fn push(&self, resting: Resting) {
+        self.0.borrow_mut().push_back(resting);
+    }
+
+    /// The time since which the first rests.
+    pub(super) fn first_since(&self) -> Option<Instant> {
+        self.0.borrow().front().map(|resting| resting.since)
+    }
+
+    /// Takes out the first, if it has rested long enough since then.
+    pub(super) fn next(&self, enough: impl Fn(Instant) -> bool) -> Option<Resting> {
+        self.0.borrow_mut().pop_front_if(|first| enough(first.since))
+    }
+}
 
 /// The state of GC.
 pub(crate) struct Collector {

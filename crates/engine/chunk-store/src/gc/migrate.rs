@@ -28,7 +28,7 @@ const GAP_BLOCKS: u32 = 64;
 /// Reads of a victim that may fail before it is given up (CS-GC-7): a disk tries each for seconds.
 pub(crate) const FAILED_READS_MAX: u32 = 32;
 
-/// What the drive failed to read of a victim.
+/// Reads of a victim that the drive failed.
 #[derive(Default)]
 struct Failed {
     commands: u32,

@@ -17,7 +17,6 @@
 //!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`,
 //!   `originals_stay_where_the_zone_with_their_copies_loses_its_cache`.
 //! - CS-GC-9: emptying a zone ends, even if the caller who asked for it goes away. `a_step_of_gc_ends_though_its_caller_went_away`.
-//! - CS-GC-10: [`rests`].
 //! - CS-GC-11: a step that finds the drive gone stops the store. `gc_that_finds_the_drive_gone_stops_the_store`.
 //! - CS-GC-12: no pause between runs goes on while appends wait for space. `a_pause_of_gc_ends_once_appends_wait_for_space`.
 

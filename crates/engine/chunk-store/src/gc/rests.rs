@@ -7,14 +7,12 @@
 //!   rest ends after [`REST`]; after [`REST_SHORT`] if callers have no zone left and no other zone is a victim, or where a caller asks for GC.
 //!   `zones_that_cannot_be_read_for_a_while_are_emptied_later`, `appends_have_space_again_once_a_full_drive_can_be_read`.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use shingle_base::ZoneId;
-use shingle_runtime::Instant;
 
 use crate::engine::Engine;
+use crate::gc::collector::Resting;
 use crate::state::StoreState;
 use crate::types::ZoneStatus;
 use crate::zones::{GC_RESERVE, Rest};
@@ -25,25 +23,6 @@ const REST: Duration = Duration::from_secs(600);
 /// The same while space is short.
 pub(super) const REST_SHORT: Duration = Duration::from_secs(15);
 
-/// A zone that rests.
-struct Resting {
-    zone: ZoneId,
-    /// Its generation: in another one the rest means nothing.
-    epoch: u64,
-    since: Instant,
-}
-
-/// Zones that rest, in the order in which they began to.
-#[derive(Default)]
-pub(crate) struct Rests(RefCell<VecDeque<Resting>>);
-
-impl Rests {
-    /// Takes out the first, if it has rested long enough since then.
-    fn next(&self, enough: impl Fn(Instant) -> bool) -> Option<Resting> {
-        self.0.borrow_mut().pop_front_if(|first| enough(first.since))
-    }
-}
-
 impl Engine {
     /// GC leaves a zone alone for a while.
     pub(super) fn rest(&self, state: &mut StoreState, zone: ZoneId) {
@@ -51,7 +30,7 @@ impl Engine {
         if slot.resting.is_none() {
             slot.resting = Some(Rest::Gc);
             let resting = Resting { zone, epoch: slot.epoch, since: self.rt.now() };
-            self.collector.rests.0.borrow_mut().push_back(resting);
+            self.collector.rests.push(resting);
         }
     }
 
@@ -90,7 +69,7 @@ impl Engine {
 
     /// Returns once a zone has rested.
     pub(super) async fn rest_over(&self) {
-        let first = self.collector.rests.0.borrow().front().map(|resting| self.rt.now().since(resting.since));
+        let first = self.collector.rests.first_since().map(|since| self.rt.now().since(since));
         match first {
             Some(rested) => self.rt.sleep(self.rest_time().saturating_sub(rested)).await,
             None => std::future::pending().await,

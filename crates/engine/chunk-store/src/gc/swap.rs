@@ -32,7 +32,7 @@ impl Engine {
     /// are offline, for they may have lost before it what their cache held, and those of which the drive does not say. No
     /// more is moved there.
     ///
-    /// What is remembered of a zone would not do: it may have failed at a command of somebody else, or at none.
+    /// The status that is remembered would not do: a zone may have failed at a command of somebody else, or at none.
     pub(super) async fn doubtful_destinations(
         self: &Rc<Self>,
         victim: ZoneId,

@@ -3,7 +3,7 @@
 use crate::types::{Stream, ZoneStatus};
 use crate::zones::residents::Residents;
 
-/// Why a zone is left alone for a while.
+/// Reason to leave a zone alone for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Its reset failed (CS-ZONE-6).

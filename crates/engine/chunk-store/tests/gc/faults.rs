@@ -71,8 +71,8 @@ async fn all_there(store: &ChunkStore, chunks: &[ChunkId], context: &str) {
     }
 }
 
-/// Empties so many zones while these faults hit the drive. What lived in them is there directly afterwards, once garbage is
-/// reset, after another try, and in a later opening. Returns 1 if GC says that copies were lost.
+/// Empties so many zones while these faults hit the drive. All that lived in them is there directly afterwards, once
+/// garbage is reset, after another try, and in a later opening. Returns 1 if GC says that copies were lost.
 fn empties_under(geometry: Geometry, seed: u64, zones: u64, faults: &[FaultRule], context: &str) -> u32 {
     let medium = formatted(geometry);
     let faults = Faults::new(faults.iter().copied()).sparing(metadata_zones());
@@ -172,7 +172,7 @@ fn a_step_of_gc_ends_though_its_caller_went_away() {
     assert!(during > 5, "{during} steps were given up");
 }
 
-/// CS-GC-10: the drive reads no data for a while. What GC gave up meanwhile is emptied once it has rested.
+/// CS-GC-10: the drive reads no data for a while. Zones that GC gave up meanwhile are emptied once they have rested.
 #[test]
 fn zones_that_cannot_be_read_for_a_while_are_emptied_later() {
     let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));

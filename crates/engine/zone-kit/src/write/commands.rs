@@ -140,7 +140,7 @@ impl ZoneCommands {
         Ok(AfterFailure::Leave)
     }
 
-    /// Looks at a zone: `None` if that fails, else whether it can be written and reset. What a flush covered before is durable if it can.
+    /// Looks at a zone: `None` if that fails, else whether it can be written and reset. If it can, all that a flush covered before is durable.
     pub async fn is_intact(&self, zone: ZoneId) -> Option<bool> {
         self.state_of(zone).await.map(|info| !is_broken(info))
     }

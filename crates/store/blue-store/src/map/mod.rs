@@ -32,7 +32,15 @@ pub(crate) struct Extent {
     pub(crate) from: u32,
 }
 
+/// Deferred writes of a shard from which on they are gathered. (BLU-DEFER-2)
+pub(crate) const DEFERRED_MAX: usize = 64;
+
 impl Extent {
+    /// Its bytes are metadata.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.blob.state.borrow().deferred.is_some()
+    }
+
     pub(crate) fn end(&self) -> u32 {
         self.at + self.length
     }

@@ -11,14 +11,13 @@ use crate::blob::checks::{checks_of, padded};
 use crate::blob::packing::{PACKED_RAW_MAX, Packing};
 use crate::blob::{Blob, State as BlobState};
 use crate::change::{Change, HeadChange, ShardChange};
-use crate::deferred::{CROWD, is_deferred};
 use crate::engine::Engine;
 use crate::format::key;
 use crate::format::object::Head;
 use crate::hints::Hints;
 use crate::ids::ObjectId;
 use crate::kv;
-use crate::map::{Extent, Extents, by_shard};
+use crate::map::{DEFERRED_MAX, Extent, Extents, by_shard};
 use crate::object::{Object, stored_bytes};
 use crate::relocate::{Move, Rewrite};
 use crate::transaction::Operation;
@@ -225,7 +224,7 @@ impl<'e> Apply<'e> {
             }
             let extents = object.state.borrow().extents(shard);
             let extents = extents.with(&new);
-            if deferred && extents.iter().filter(|extent| is_deferred(extent)).count() >= CROWD {
+            if deferred && extents.iter().filter(|extent| extent.is_deferred()).count() >= DEFERRED_MAX {
                 self.engine.state.borrow_mut().crowded.insert((object.id.clone(), shard));
             }
             self.set_shard(object, shard, extents);

@@ -251,7 +251,7 @@ fn what_waits_for_a_superblock_while_the_other_file_fails_goes_to_a_segment() {
             let other = async {
                 rt.sleep(Duration::from_micros(wait * 40)).await;
                 buffer[1].fail();
-                // Whoever finds that both failed makes an end of the buffer.
+                // The first put that finds both failed makes an end of the buffer.
                 put(&store, "other", 3).await;
             };
             futures_util::future::join(last, other).await;
