@@ -127,7 +127,8 @@ impl Engine {
                     Ok((written, settle)) => match written.await.map_err(BlueError::from) {
                         Ok(()) => {
                             engine.settle(settle);
-                            Ok(())
+                            // Of a write that failed before the flush the store may hear only now.
+                            engine.reads_back(change.written.iter()).await
                         }
                         Err(error) => {
                             // The batch may be there at the next opening, so nobody is told that nothing has happened.

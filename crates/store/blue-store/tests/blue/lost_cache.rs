@@ -131,7 +131,7 @@ fn deferred_writes_stay_in_the_metadata_if_their_zone_has_failed() {
 }
 
 /// BLU-KEPT-2: of new data in one zone, the first are written and the others fail with their zone. Either all are there, or the store says that
-/// it cannot go on. Nothing is promised where the flush was answered before the write that failed: the store did not know.
+/// it cannot go on. Nothing is promised where the failure was not known when it was acknowledged.
 #[test]
 fn nothing_is_acknowledged_whose_zone_lost_it() {
     each(1..2, async |rt, nth, context| {
