@@ -150,8 +150,55 @@ fn rule_of_a_kind(random: &mut Random) -> (FaultRule, Harm) {
     }
 }
 
+/// A life whose drive cannot read all of any zone while it is opened, and has no faults behind that.
+#[derive(Clone, Debug)]
+pub struct BlindOpening {
+    life: Life,
+    /// `None`: nothing is hidden, and nothing fails.
+    hidden: Option<Random>,
+}
+
+impl BlindOpening {
+    /// One that ends within `commands`; the `last` of a chain sees all, and has no end of its own.
+    pub fn draw(random: &mut Random, zones: u32, commands: u64, last: bool) -> Self {
+        let life = Life::draw_up_to(Harm::None, random, &(0..0), zones, commands);
+        let hidden = (!last && random.chance(0.7)).then(|| Random::new(random.number()));
+        let last_command = if last { u64::MAX } else { life.last_command };
+        Self { life: Life { faults: Faults::default(), last_command, ..life }, hidden }
+    }
+
+    /// True if the opening sees all.
+    pub fn sees_all(&self) -> bool {
+        self.hidden.is_none()
+    }
+
+    /// The drive, to be opened.
+    pub fn begin(&self, rt: &Runtime, medium: Medium) -> SimDevice {
+        medium.heal();
+        let mut hidden = self.hidden.clone();
+        let faults = hidden.as_mut().map(|random| {
+            hide(random, &medium);
+            unreliable_reads(random)
+        });
+        let device = self.life.begin(rt, medium);
+        device.set_faults(faults.unwrap_or_default());
+        device
+    }
+
+    /// From now on the drive reads all.
+    pub fn opened(&self, device: &SimDevice) {
+        device.set_faults(Faults::default());
+        device.medium().heal();
+    }
+
+    /// The medium after this life.
+    pub fn end(&self, device: &SimDevice, seed: u64) -> Medium {
+        self.life.end(device, seed)
+    }
+}
+
 /// Hides blocks of any zone until the medium is [healed](Medium::heal): heads and ends above all, and now and then all of a zone.
-pub fn hide(random: &mut Random, medium: &Medium) {
+fn hide(random: &mut Random, medium: &Medium) {
     let image = medium.image();
     let geometry = image.geometry().clone();
     let share = [0.05, 0.2, 0.6][random.below(3) as usize];
@@ -172,7 +219,7 @@ pub fn hide(random: &mut Random, medium: &Medium) {
 }
 
 /// Reads and reports that fail now and then, and go well if they are tried again.
-pub fn unreliable_reads(random: &mut Random) -> Faults {
+fn unreliable_reads(random: &mut Random) -> Faults {
     let share = [0.0, 0.05, 0.3][random.below(3) as usize];
     let rule = |kind, share| FaultRule { trigger: Trigger::Rate(kind, share), fault: Fault::ReadError };
     Faults::new([rule(CommandKind::Read, share), rule(CommandKind::Report, share / 4.0)])

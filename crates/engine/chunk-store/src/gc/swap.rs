@@ -43,19 +43,19 @@ impl Engine {
         for zone in std::mem::take(&mut zones) {
             let report = report_patiently(&self.drive.dev, zone, 1).await.inspect_err(|error| self.stop_if_gone(error));
             let status = match report.as_deref().map(|zones| zones.first().map(|info| info.state)) {
-                Ok(Some(ZoneState::ReadOnly)) => ZoneStatus::ReadOnly,
-                Ok(Some(ZoneState::Offline)) => ZoneStatus::Offline,
+                Ok(Some(ZoneState::ReadOnly)) => Some(ZoneStatus::ReadOnly),
+                Ok(Some(ZoneState::Offline)) => Some(ZoneStatus::Offline),
                 Ok(Some(_)) => continue,
                 Ok(None) | Err(_) => {
                     // Another try would write the same in vain.
                     self.rest(&mut self.state.borrow_mut(), victim);
-                    ZoneStatus::Closed
+                    None
                 }
             };
             zones.insert(zone);
             if self.collector.destination(stream).is_some_and(|destination| destination.zone == zone) {
-                self.end_destination(stream, status);
-            } else {
+                self.end_destination(stream, status.unwrap_or(ZoneStatus::Closed));
+            } else if let Some(status) = status {
                 self.state.borrow_mut().zones.set_status(zone, status);
             }
         }

@@ -3,16 +3,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use shingle_sim::lives::{Life, hide, unreliable_reads};
-use shingle_sim::{Faults, Medium, Random, Sim, seeds};
+use shingle_sim::lives::BlindOpening;
+use shingle_sim::{Medium, Random, Sim, seeds};
 use shingle_zone_files::{FilesError, FilesErrorKind};
 
 use crate::common::{format, geometry, open};
 use crate::driver::{Broken, Driver, Verdict};
 use crate::world::Worlds;
 
-/// Lives that begin with blocks that cannot be read, and with reads and reports that fail, and go on without faults. The last one has none, and must find all. Returns how many
-/// such openings went well, and how many did not.
+/// Lives whose openings cannot read all, and that go on without faults. The last one reads all, and must find all. Returns how many of those
+/// openings went well, and how many did not.
 fn chain(seed: u64) -> (u64, u64) {
     const LIVES: u64 = 7;
     let mut random = Random::new(seed);
@@ -22,27 +22,15 @@ fn chain(seed: u64) -> (u64, u64) {
     let mut worlds = Worlds::default();
     let (mut opened, mut refused) = (0, 0);
     for number in 0..LIVES {
-        let last = number + 1 == LIVES;
-        let life = Life { faults: Faults::default(), ..Life::draw(&mut random, &(0..0), geometry.zone_count, 500) };
-        let faults = if last || random.chance(0.3) { Faults::default() } else { unreliable_reads(&mut random) };
-        let harmless = faults.is_empty();
-        let context = format!("seed {seed}, life {number}, {:?} at {}, {faults:?}", life.end, life.last_command);
+        let life = BlindOpening::draw(&mut random, geometry.zone_count, 500, number + 1 == LIVES);
+        let harmless = life.sees_all();
+        let context = format!("seed {seed}, life {number}, {life:?}");
         let (given, mut seen, drawn) = (life.clone(), worlds.clone(), Random::new(random.number()));
-        let mut hidden = Random::new(random.number());
         let found;
         (medium, worlds, found) = Sim::new(seed * 100 + number).run(move |rt| async move {
-            medium.heal();
-            if !harmless {
-                hide(&mut hidden, &medium);
-            }
             let device = given.begin(&rt, medium);
-            if last {
-                device.power_off_at(u64::MAX);
-            }
-            device.set_faults(faults);
             let found = open(&rt, &device).await;
-            device.set_faults(Faults::default());
-            device.medium().heal();
+            given.opened(&device);
             let over = || device.is_gone();
             let judge = |error: &FilesError| match error.kind {
                 _ if over() => Verdict::Over,
