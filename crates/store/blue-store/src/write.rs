@@ -102,8 +102,8 @@ impl Engine {
             if let Some(other) = state.share_zone(lane, others, zone_blocks) {
                 return Ok(Step::Shared(other));
             }
-            // New data have been promised their room: zones have failed since, or a zone's rest was lost. The cleaner may wait for these very blocks, and is left one
-            // zone; and if it has only that, they share it.
+            // New data have been promised their room: zones have failed since, or a zone's rest was lost. The cleaner may wait for these
+            // very blocks, and is left one zone; and if it has only that, they share it.
             if state.zones.free() + RESERVE > reserve + 1
                 && let Some(zone) = self.take_zone(&mut state)
             {

@@ -65,10 +65,13 @@ fn chain(seed: u64) -> (u64, u64) {
     (opened, refused)
 }
 
+/// In 218 a torn pair of which a block could not be read passed for durable for good.
 #[test]
 fn an_opening_that_cannot_read_all_forgets_nothing() {
-    let (opened, refused) =
-        seeds(60).map(chain).fold((0, 0), |(opened, refused), (more, others)| (opened + more, refused + others));
+    let (opened, refused) = seeds(60)
+        .chain([218])
+        .map(chain)
+        .fold((0, 0), |(opened, refused), (more, others)| (opened + more, refused + others));
     let one = std::env::var_os("SHINGLE_SEED").is_some();
     assert!(
         one || opened >= 20 && refused >= 20,
