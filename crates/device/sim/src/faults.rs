@@ -19,7 +19,8 @@ pub enum Fault {
     FailedAfterEffect,
     /// The same: the file system that holds the drive is full.
     HostFull,
-    /// The write fails for the same reason; a random part of it, from its front, has landed.
+    /// The write fails for the same reason; a random part of it, from its front, has landed, and the write pointer is behind that. A drive in a
+    /// file does better: it takes both back, durably (ZD-FD-6), which is [`HostFull`](Self::HostFull).
     HostFullInside,
     /// The write succeeds, but one bit of it is wrong on the medium; the read does, but one bit of the answer is wrong.
     BitFlip,

@@ -24,6 +24,8 @@
 //!   `a_flush_beside_one_that_fails_does_not_succeed`)
 //! - ZD-FD-5: from an opening on all behind the write pointer of a zone that can be written on is zeros: a write that the opening did not
 //!   show never comes back behind later ones. (`bytes_behind_a_write_pointer_are_zeros_after_an_opening`)
+//! - ZD-FD-6: nor does one that failed: all that it left behind the write pointer of a sequential zone is zeros, durably, before its error is
+//!   told. If that cannot be, the error is `WriteFailed`, whatever it was. (`a_write_that_found_the_host_full_leaves_nothing_behind_the_write_pointer`)
 
 mod ahead;
 mod create;
@@ -204,7 +206,7 @@ impl Shared {
             turn.check()?;
             match turn.write(applied.at, data).await {
                 Ok(()) => turn.settle_behind(after).await.map(|()| applied.at),
-                Err(error) => Err(turn.fail(error, applied.at)),
+                Err(error) => Err(turn.fail(error, applied.at, length).await),
             }
         }))
     }

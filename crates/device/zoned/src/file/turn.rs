@@ -157,14 +157,17 @@ impl Turn {
         }
     }
 
-    /// A write failed: the zone stays as it was settled, and the commands behind it are refused.
-    pub(super) fn fail(&self, error: io::Error, at: Lba) -> DeviceError {
+    /// A write failed: the zone stays as it was settled, none of its bytes stay behind the write pointer (ZD-FD-6), and the commands behind it
+    /// are refused.
+    pub(super) async fn fail(&self, error: io::Error, at: Lba, length: Blocks) -> DeviceError {
         let shared = &self.shared;
         if error.kind() == io::ErrorKind::NotConnected {
             // The bytes may land yet: the table stays as it is, and no further command runs.
             return shared.failed(error, true, at);
         }
-        if !shared.geometry.is_conventional(self.zone) {
+        let conventional = shared.geometry.is_conventional(self.zone);
+        let cleared = if conventional { Ok(()) } else { self.clear(at, length).await };
+        if !conventional {
             let state = &mut *shared.state.borrow_mut();
             if state.lanes.fail(self.zone, self.place.epoch)
                 && let Some(settled) = state.lanes.settled(self.zone)
@@ -180,7 +183,23 @@ impl Turn {
         {
             return error;
         }
-        shared.failed(error, true, at)
+        match (cleared, shared.begin(at)) {
+            (Ok(()), _) => shared.failed(error, true, at),
+            (Err(_), Err(gone)) => gone,
+            (Err(_), Ok(())) => shared.error(DeviceErrorKind::WriteFailed, at),
+        }
+    }
+
+    /// Makes durable zeros of what a failed write may have left: else a later write that the machine loses, and whose entry it keeps, could
+    /// show those bytes.
+    async fn clear(&self, at: Lba, length: Blocks) -> io::Result<()> {
+        let shared = &self.shared;
+        let Some(slot) = shared.state.borrow().slots.get(self.zone) else { return Ok(()) };
+        shared.ahead.forget(self.zone);
+        let (file, at, length) = (shared.file.clone(), shared.offset(slot, at), length.bytes());
+        let cleared = shared.runtime.blocking(move || host::clear(&file, at, length)).await;
+        cleared.unwrap_or_else(|lost| Err(io::Error::other(lost)))?;
+        shared.sync().await
     }
 
     /// Reads as the state machine has admitted. The turn ends when the read does, even if the caller has gone.

@@ -1,14 +1,17 @@
 //! The file device on blocking threads, beyond the contract.
 
 use std::cell::Cell;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::{LocalBoxFuture, Runtime, real};
-use shingle_zoned::{DeviceErrorKind, FileDevice, FileDeviceError, Held, HostIo, ZonedDevice};
+use shingle_zoned::{DeviceErrorKind, FileDevice, FileDeviceError, Held, HostFile, HostIo, ZonedDevice};
 
 mod cases;
 
@@ -130,6 +133,75 @@ fn a_flush_beside_one_that_fails_does_not_succeed() {
         let (one, other) = futures_util::future::join(device.flush(), device.flush()).await;
         assert!(matches!(one.unwrap_err().kind, DeviceErrorKind::Gone));
         assert!(matches!(other.unwrap_err().kind, DeviceErrorKind::Gone));
+    })
+    .unwrap();
+}
+
+/// A host that may be full: then half of a write lands.
+struct Filling {
+    file: HostFile,
+    full: Rc<Cell<bool>>,
+    syncs: Rc<Cell<u32>>,
+}
+
+impl HostIo for Filling {
+    fn read(&self, _: u64, _: Blocks, _: Held) -> LocalBoxFuture<'static, io::Result<Bytes>> {
+        Box::pin(lost())
+    }
+    fn write(&self, at: u64, data: Vec<Bytes>) -> LocalBoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            let bytes = Bytes::from(data.concat());
+            if !self.full.get() {
+                return self.file.write_all_at(at, &[bytes]);
+            }
+            self.file.write_all_at(at, &[bytes.slice(..bytes.len() / 2)])?;
+            Err(io::ErrorKind::StorageFull.into())
+        })
+    }
+    fn sync(&self) -> LocalBoxFuture<'_, io::Result<()>> {
+        self.syncs.set(self.syncs.get() + 1);
+        Box::pin(async { self.file.sync() })
+    }
+}
+
+/// ZD-FD-6: the zone goes on where it was, and a later write that the machine loses must not show what the failed one left there.
+#[test]
+fn a_write_that_found_the_host_full_leaves_nothing_behind_the_write_pointer() {
+    let directory = cases::Directory::new("refused");
+    let path = directory.drive();
+    cases::create(&path, &cases::geometry());
+    real::run(|runtime| async move {
+        let (full, syncs) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        let (held, counted) = (full.clone(), syncs.clone());
+        let io = |file: &HostFile| -> Option<Box<dyn HostIo>> {
+            Some(Box::new(Filling { file: file.clone(), full: held, syncs: counted }))
+        };
+        let device = FileDevice::open_with(&path, &runtime, io).unwrap();
+        device.append(ZoneId(2), vec![cases::blocks(1, 4)]).await.unwrap();
+        let before = syncs.get();
+        full.set(true);
+        for zone in [ZoneId(2), ZoneId(3)] {
+            let error = device.append(zone, vec![cases::blocks(50, 8)]).await.unwrap_err();
+            assert!(error.kind.is_host_full(), "{error}");
+        }
+        full.set(false);
+        let synced = syncs.get() - before;
+        for (zone, written) in [(ZoneId(2), 4), (ZoneId(3), 0)] {
+            assert_eq!(device.report(zone, 1).await.unwrap()[0].written, Blocks(written));
+            let slot = 8192 + u64::from(zone.0 - 2) * 64 * 4096;
+            let mut behind = vec![1; 8 * 4096];
+            let file = File::open(&path).unwrap();
+            file.read_exact_at(&mut behind, slot + written * 4096).unwrap();
+            assert!(behind.iter().all(|byte| *byte == 0), "{zone} keeps what failed");
+            device.append(zone, vec![cases::blocks(9, 8)]).await.unwrap();
+        }
+        assert!(synced >= 2, "zeros that are not durable may be lost before what they take the place of");
+        drop(device);
+        let bytes = fs::read(&path).unwrap();
+        assert!(
+            bytes[8192..][..4 * 4096] == cases::blocks(1, 4)
+                && bytes[8192 + 4 * 4096..][..8 * 4096] == cases::blocks(9, 8)
+        );
     })
     .unwrap();
 }
