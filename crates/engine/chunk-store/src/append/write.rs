@@ -179,12 +179,7 @@ impl Engine {
     async fn write_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
         tracing::warn!(zone = zone.0, %error, "a write failed; its zone is closed and the data goes elsewhere");
         let gone = matches!(error.kind, DeviceErrorKind::Gone);
-        let found = if gone { None } else { self.drive.dev.report(zone, 1).await.ok() };
-        let status = match found.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
-            Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,
-            Some(ZoneState::Offline) => ZoneStatus::Offline,
-            _ => ZoneStatus::Closed,
-        };
+        let status = self.status_after_error(zone, error).await;
         let mut state = self.state.borrow_mut();
         state.counters.write_errors += u64::from(!error.kind.is_host_full());
         let waiting = state.writers.get_mut(&zone).map(|writer| std::mem::take(&mut writer.queue)).unwrap_or_default();
@@ -198,6 +193,9 @@ impl Engine {
             state.retire(zone, status);
             state.leases.end(zone);
             self.wakes.keeper.notify_one();
+        }
+        if !gone {
+            self.mark_ended(&mut state, [zone]);
         }
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
         retries.iter_mut().for_each(|pending| pending.tries += 1);

@@ -1,5 +1,6 @@
 //! Emptying one zone: read what lives in the order it lies, write it in the same order, [swap](super::swap) the index.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,10 +64,11 @@ impl Engine {
         self.collector.expect(live.iter().map(|live| u64::from(live.record.length)).sum());
         let mut copies = Vec::with_capacity(live.len());
         let result = self.copy_all(victim, stream, &live, &mut copies).await;
+        let mut doubtful = BTreeSet::new();
         // Copied records count, even if the rest failed.
         let swapped = match self.drive.flush.flush().await.map_err(Arc::new) {
             Ok(()) => {
-                let doubtful = self.doubtful_destinations(victim, stream, &copies).await;
+                doubtful = self.doubtful_destinations(victim, stream, &copies).await;
                 self.swap(victim, &copies, &doubtful)
             }
             Err(error) => {
@@ -82,6 +84,7 @@ impl Engine {
             state.zones.get_mut(copied.copy.zone).filling = false;
             state.zones.note_garbage(copied.copy.zone);
         }
+        self.mark_ended(&mut state, doubtful);
         let emptied = result.and_then(|unread| swapped.map(|()| unread));
         if let Ok(unread) = emptied {
             let zone = state.zones.get_mut(victim);
@@ -229,8 +232,9 @@ impl Engine {
                     failures += 1;
                     self.stop_if_gone(&error);
                     tracing::warn!(zone = destination.zone.0, %error, "a write of GC failed; its zone is closed");
-                    let status = self.status_after_error(destination.zone).await;
+                    let status = self.status_after_error(destination.zone, &error).await;
                     self.end_destination(stream, status);
+                    self.mark_ended(&mut self.state.borrow_mut(), [destination.zone]);
                     if failures > 8 || self.state.borrow().stopped.is_some() {
                         return Err(Error::new(ErrorKind::Device, error.to_string()).caused_by(error));
                     }

@@ -14,7 +14,7 @@
 //!   `gc_gives_up_a_zone_that_cannot_be_read`.
 //! - CS-GC-8: the index is pointed at no copy unless the drive said after the flush that its zone can be written still: one that
 //!   can be read only, or is offline, may have lost the copy before. The original stays, and its zone can be a victim
-//!   again. `originals_stay_where_the_zone_with_their_copies_goes_offline`,
+//!   again; nor does an opening tell of that copy as lost (CS-MARK-6). `originals_stay_where_the_zone_with_their_copies_goes_offline`,
 //!   `originals_stay_where_the_zone_with_their_copies_loses_its_cache`.
 //! - CS-GC-9: emptying a zone ends, even if the caller who asked for it goes away. `a_step_of_gc_ends_though_its_caller_went_away`.
 //! - CS-GC-11: a step that finds the drive gone stops the store. `gc_that_finds_the_drive_gone_stops_the_store`.

@@ -21,6 +21,8 @@
 //! - CS-MARK-5: no zone is reset before marks, or a checkpoint, name all that was moved, by GC or out of landing zones.
 //!   Until then the original is there; from then on the copy has not only itself to say that it was durable.
 //!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`, `copies_behind_what_cannot_be_read_are_marked_too`.
+//! - CS-MARK-6: the end of a zone in which a write failed, or whose copies did not count (CS-GC-8), is marked at once: of what it has behind the
+//!   index nothing counts, and an opening would tell of it as lost (CS-ZONE-5). `originals_stay_where_the_zone_with_their_copies_goes_offline`.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -43,13 +45,12 @@ impl StoreState {
     /// Marks for what a zone has to say, none longer than `bytes_max`.
     fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
         let slot = self.zones.get(zone);
-        // A garbage zone may be reset, and an offline one is lost. The index of a landing zone does not have all of its
-        // live records (CS-MARK-1).
-        let marked = matches!(slot.status, ZoneStatus::Activated | ZoneStatus::Closed | ZoneStatus::ReadOnly);
+        // A garbage zone may be reset. The index of a landing zone does not have all of its live records (CS-MARK-1).
+        let marked = slot.status == ZoneStatus::Activated || slot.status.is_ended();
         if !marked || slot.landing {
             return Vec::new();
         }
-        let closed = slot.status == ZoneStatus::Closed && slot.indexed_to >= slot.needed_to();
+        let closed = slot.status.is_ended() && slot.indexed_to >= slot.needed_to();
         let mut marks = Vec::new();
         if slot.marked_to < slot.indexed_to || closed {
             marks = self.marks_between(zone, slot.marked_to, slot.indexed_to, bytes_max);
@@ -158,6 +159,22 @@ impl Engine {
     pub(crate) fn mark_moved(self: &Rc<Self>, state: &mut StoreState) -> Vec<impl Future<Output = Result<()>> + use<>> {
         let zones = state.unmarked.take_moved();
         self.journal_marks(state, zones)
+    }
+
+    /// Journals marks for zones that have ended so (CS-MARK-6); where the journal wants a checkpoint, that tells as much (CS-MARK-4).
+    pub(crate) fn mark_ended(self: &Rc<Self>, state: &mut StoreState, zones: impl IntoIterator<Item = ZoneId>) {
+        let mut any = false;
+        for zone in zones {
+            any = true;
+            state.unmarked.note_moved(zone);
+        }
+        if any && self.log.needs_checkpoint() {
+            self.wakes.checkpoint.notify_one();
+        } else if any {
+            let journaled = self.mark_moved(state);
+            // An error stops the store.
+            self.rt.spawn_detached(async move { drop(join_all(journaled).await) });
+        }
     }
 
     fn journal_marks(

@@ -226,7 +226,7 @@ impl Engine {
     async fn landing_failed(self: &Rc<Self>, zone: ZoneId, records: Vec<Framed>, error: &Arc<DeviceError>) {
         tracing::warn!(zone = zone.0, %error, "a write failed; its landing zone is closed and the data goes elsewhere");
         let gone = matches!(error.kind, DeviceErrorKind::Gone);
-        let status = if gone { ZoneStatus::Closed } else { self.status_after_error(zone).await };
+        let status = self.status_after_error(zone, error).await;
         let mut state = self.state.borrow_mut();
         state.counters.write_errors += u64::from(!error.kind.is_host_full());
         self.close_landing_zone(&mut state, zone, status);

@@ -412,7 +412,7 @@ impl Engine {
             return Ok(());
         };
         tracing::warn!(zone = zone.0, %error, "a free zone could not be opened");
-        let status = self.status_after_error(zone).await;
+        let status = self.status_after_error(zone, &error).await;
         {
             let mut state = self.state.borrow_mut();
             state.failed_openings = state.failed_openings.saturating_add(1);
@@ -420,6 +420,8 @@ impl Engine {
             if status == ZoneStatus::Closed {
                 // Reset and tried again, once nothing else is left: the error may have been a passing one.
                 state.zones.note_garbage(zone);
+            } else {
+                self.mark_ended(&mut state, [zone]);
             }
             state.leases.end(zone);
         }
@@ -444,8 +446,14 @@ impl Engine {
         Err(self.host_full_at(zone))
     }
 
-    /// Status of a zone after a command in it failed.
-    pub(crate) async fn status_after_error(&self, zone: ZoneId) -> ZoneStatus {
+    /// Status of a zone after a command in it failed with this error, which may tell; else the drive is asked.
+    pub(crate) async fn status_after_error(&self, zone: ZoneId, error: &DeviceError) -> ZoneStatus {
+        match error.kind {
+            DeviceErrorKind::ZoneReadOnly => return ZoneStatus::ReadOnly,
+            DeviceErrorKind::ZoneOffline => return ZoneStatus::Offline,
+            DeviceErrorKind::Gone => return ZoneStatus::Closed,
+            _ => {}
+        }
         let report = self.drive.dev.report(zone, 1).await.ok();
         match report.as_deref().and_then(|zones| zones.first()).map(|info| info.state) {
             Some(ZoneState::ReadOnly) => ZoneStatus::ReadOnly,

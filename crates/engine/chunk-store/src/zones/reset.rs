@@ -92,7 +92,7 @@ impl Engine {
                 self.rt.sleep(HOST_PAUSE).await;
                 continue;
             }
-            let status = self.status_after_error(zone).await;
+            let status = self.status_after_error(zone, &error).await;
             if tries == TRIES_MAX || status != ZoneStatus::Closed {
                 return Err((status, error));
             }

@@ -103,7 +103,8 @@ fn empties_under(geometry: Geometry, seed: u64, zones: u64, faults: &[FaultRule]
         assert_eq!((again.zones, again.damaged), (1, 0), "{context}: CS-GC-8");
         rt.sleep(Duration::from_secs(1)).await;
         all_there(&store, &chunks, &context).await;
-        let (store, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(1)), quiet()).await;
+        let (store, report) = open(&rt, &SimDevice::new(&rt, &device.crash_image(1)), quiet()).await;
+        assert_eq!((&report.damage[..], report.hidden), (&[][..], false), "{context}: copies are no loss: CS-MARK-6");
         all_there(&store, &chunks, &format!("{context}, opened again")).await;
         left_out
     })
