@@ -34,6 +34,8 @@ pub(crate) const FAILED_READS_MAX: u32 = 32;
 struct Failed {
     commands: u32,
     records: u32,
+    /// Block of the record with which they were too many.
+    at: Option<u32>,
 }
 
 /// A record's data, on its way.
@@ -100,7 +102,8 @@ impl Engine {
         emptied.map(drop)
     }
 
-    /// The zone's stream and live records, in the order they lie; where the index has little room, those of a chunk together.
+    /// The zone's stream and live records, in the order they lie; where the index has little room, those of a chunk together. They begin where
+    /// the last try ended, if that gave up.
     fn live_records(&self, victim: ZoneId) -> (Stream, Vec<Live>) {
         let state = self.state.borrow();
         let zone = state.zones.get(victim);
@@ -120,6 +123,11 @@ impl Engine {
         } else {
             live.sort_unstable_by_key(|live| (live.handle, live.record.offset));
         }
+        let same = live.iter().position(|live| live.record.block == zone.given_up_at);
+        // It may have died meanwhile.
+        let next = || live.iter().position(|live| live.record.block > zone.given_up_at);
+        let first = same.or_else(next).unwrap_or(0);
+        live.rotate_left(first);
         (zone.stream, live)
     }
 
@@ -143,6 +151,7 @@ impl Engine {
             self.gc_pause(victim, self.rt.now().since(began), share).await;
             self.state.borrow().running()?;
         }
+        self.state.borrow_mut().zones.get_mut(victim).given_up_at = failed.at.unwrap_or(0);
         Ok(failed.records > 0 || !rest.is_empty())
     }
 
@@ -185,6 +194,7 @@ impl Engine {
                     (failed.commands, failed.records) = (failed.commands + fails, failed.records + fails);
                     if failed.commands >= FAILED_READS_MAX {
                         tracing::warn!(zone = victim.0, "GC gives up a zone of which too much cannot be read");
+                        failed.at = Some(live.record.block);
                         break;
                     }
                     continue;

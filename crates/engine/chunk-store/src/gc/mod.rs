@@ -10,8 +10,9 @@
 //! - CS-GC-6: what lives in a zone that can be read only is moved away before GC does anything but win what appends wait
 //!   for.
 //! - CS-GC-7: a victim of which [`FAILED_READS_MAX`](migrate::FAILED_READS_MAX) reads failed is given up, so that it keeps
-//!   no other from being emptied for long. Records copied by then count, and it rests (CS-GC-10).
-//!   `gc_gives_up_a_zone_that_cannot_be_read`.
+//!   no other from being emptied for long. Records copied by then count, and it rests (CS-GC-10). The next try begins where this one
+//!   ended, round and round, so that bad records do not keep good ones behind them. `gc_gives_up_a_zone_that_cannot_be_read`,
+//!   `good_records_behind_many_bad_ones_are_moved_by_a_later_try`.
 //! - CS-GC-8: the index is pointed at no copy unless the drive said after the flush that its zone can be written still: one that
 //!   can be read only, or is offline, may have lost the copy before. The original stays, and its zone can be a victim
 //!   again; nor does an opening tell of that copy as lost (CS-MARK-6). `originals_stay_where_the_zone_with_their_copies_goes_offline`,

@@ -54,6 +54,7 @@ impl Engine {
             state.zones.set_status(zone, ZoneStatus::Free);
             let slot = state.zones.get_mut(zone);
             (slot.written, slot.indexed_to, slot.marked_to, slot.live, slot.longest) = (0, 0, 0, 0, 0);
+            slot.given_up_at = 0;
             return Ok(());
         };
         // All in it is dead still, and later openings go by that (CS-ZONE-5).

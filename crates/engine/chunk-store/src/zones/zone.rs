@@ -46,6 +46,8 @@ pub(crate) struct Zone {
     pub(crate) suspect: bool,
     /// It is offline, and an opening found that it had records that are not in the index (CS-ZONE-5).
     pub(crate) lost: bool,
+    /// Block of the record at which GC gave it up last (CS-GC-7).
+    pub(crate) given_up_at: u32,
     /// It is left alone for a while.
     pub(crate) resting: Option<Rest>,
     /// Holds copies that GC has not swapped in yet: it is no garbage, even if nothing else lives in it (CS-GC-5).
@@ -71,6 +73,7 @@ impl Zone {
             damaged: false,
             suspect: false,
             lost: false,
+            given_up_at: 0,
             resting: None,
             filling: false,
         }

@@ -96,6 +96,42 @@ fn gc_gives_up_a_zone_that_cannot_be_read() {
     });
 }
 
+/// CS-GC-7: more records at a zone's front than one try reads cannot be read, ever. Those behind them are moved by the next.
+#[test]
+fn good_records_behind_many_bad_ones_are_moved_by_a_later_try() {
+    Sim::new(1).run(|rt| async move {
+        let device = SimDevice::new(&rt, &formatted(drive()));
+        let (store, _) = opened(&rt, &device).await;
+        store.create(id(1), Stream::Data).await.unwrap();
+        for number in 0..60 {
+            put(&store, 1, number * 100, 100, number).await;
+        }
+        let [zone] = used_zones(&device).await[..] else { panic!("one chunk lies in one zone") };
+        store.close().await.unwrap();
+        let medium = device.image();
+        medium.set_state(zone, ZoneState::ReadOnly);
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = opened(&rt, &device).await;
+        (1..41).for_each(|block| lose(&device, zone, block, None));
+        let live = || store.zones().into_iter().find(|found| found.zone == zone).unwrap().live_blocks;
+        for left in [60, 40] {
+            let collected = store.gc(1, |_| {}).await.unwrap();
+            assert_eq!((collected.zones, collected.damaged, live()), (0, 1, left));
+            rt.sleep(Duration::from_secs(15)).await;
+        }
+        for number in 40..60 {
+            holds(&store, 1, number * 100, 100, number).await;
+        }
+        // Round and round: the first ones may be readable by then.
+        device.medium().heal();
+        let collected = store.gc(1, |_| {}).await.unwrap();
+        assert_eq!((collected.zones, live()), (1, 0));
+        for number in 0..40 {
+            holds(&store, 1, number * 100, 100, number).await;
+        }
+    });
+}
+
 /// A tail that could not be read is there again once it can be, if nothing was appended meanwhile.
 #[test]
 fn a_tail_that_cannot_be_read_is_not_forgotten() {
