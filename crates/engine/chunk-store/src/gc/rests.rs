@@ -4,8 +4,9 @@
 //!
 //! # Invariants
 //! - CS-GC-10: no zone is left alone for good because the drive failed reads or reports. It is no victim while it rests, and no append waits for it. A
-//!   rest ends after [`REST`]; after [`REST_SHORT`] if callers have no zone left and no other zone is a victim, or where a caller asks for GC.
-//!   `zones_that_cannot_be_read_for_a_while_are_emptied_later`, `appends_have_space_again_once_a_full_drive_can_be_read`.
+//!   rest ends after [`REST`], whatever else GC has to do; after [`REST_SHORT`] if callers have no zone left and no other zone is a victim, or where a caller asks for GC.
+//!   `zones_that_cannot_be_read_for_a_while_are_emptied_later`, `appends_have_space_again_once_a_full_drive_can_be_read`,
+//!   `a_rest_ends_in_time_beside_other_victims`.
 
 use std::time::Duration;
 
@@ -49,6 +50,11 @@ impl Engine {
             slot.resting = None;
         }
         true
+    }
+
+    /// Ends the rest that is oldest, if it is over whatever else there is to do. One at a time: appends would wait for all of them.
+    pub(super) fn end_rest_in_time(&self) {
+        self.end_oldest_rest(REST);
     }
 
     /// Ends all that took so long.

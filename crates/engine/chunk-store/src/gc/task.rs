@@ -161,6 +161,7 @@ impl Engine {
                 return;
             }
             self.note_lifetimes();
+            self.end_rest_in_time();
             let urgent = self.gc_urgent();
             let wins = if urgent { self.victim(true) } else { None };
             let victim = if let Some(zone) = wins.or_else(|| self.retreat()) {

@@ -1,5 +1,6 @@
 //! GC and zones that fail under it: what lived in the victim is not lost by being moved.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::common::{content, formatted, open};
@@ -8,7 +9,7 @@ use futures_util::future::select;
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, Options, PoolSizes, Stream, ZoneStatus};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
-use shingle_zoned::Geometry;
+use shingle_zoned::{Geometry, ZoneState};
 
 /// Bytes of each chunk.
 const SIZE: u64 = 100_000;
@@ -192,6 +193,51 @@ fn zones_that_cannot_be_read_for_a_while_are_emptied_later() {
         let report = store.gc(1, |_| {}).await.unwrap();
         assert_eq!((report.zones, report.damaged), (1, 0), "CS-GC-10");
         all_there(&store, &chunks, "after GC").await;
+    });
+}
+
+/// CS-GC-10: GC has another victim all the time, for the host has no room where it moves that. A zone that could not be read is emptied all
+/// the same once it has rested.
+#[test]
+fn a_rest_ends_in_time_beside_other_victims() {
+    let medium = formatted(Geometry::hm_smr(Blocks(512), 24, 0, 12));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        drop(sparse_zones(&store, 3).await);
+        let before = store.zones();
+        let id = ChunkId::from_u64(1 << 40);
+        store.create(id, Stream::Meta).await.unwrap();
+        store.append(id, 0, vec![Bytes::from(content(1, 0, SIZE))]).await.unwrap();
+        let after = store.zones();
+        let grown = after.iter().zip(&before).find(|(now, then)| now.live_blocks > then.live_blocks);
+        let zone = grown.unwrap().0.zone;
+        store.close().await.unwrap();
+        let image = device.image();
+        image.set_state(zone, ZoneState::ReadOnly);
+        let device = SimDevice::new(&rt, &image);
+        let options = Options { background: true, gc_start: 1.0, gc_idle_after: None, ..quiet() };
+        let (store, _) = open(&rt, &device, options).await;
+        let fault = |kind, zone, fault| FaultRule { trigger: Trigger::Zone(kind, zone), fault };
+        let blind = fault(CommandKind::Read, zone, Fault::ReadError);
+        device.set_faults(Faults::new([blind]));
+        let full = Cell::new(false);
+        device.on_command(move |command, device| {
+            // The first zone to which anything is moved.
+            if command.kind == CommandKind::Write
+                && command.blocks > Blocks(1)
+                && let Some(to) = command.zone.filter(|zone| metadata_zones().all(|other| other != *zone))
+                && !full.replace(true)
+            {
+                device.set_faults(Faults::new([fault(CommandKind::Write, to, Fault::HostFull)]));
+            }
+        });
+        rt.sleep(Duration::from_secs(590)).await;
+        let live = || store.zones().into_iter().find(|found| found.zone == zone).unwrap().live_blocks;
+        assert!(live() > 0, "it rests");
+        rt.sleep(Duration::from_secs(20)).await;
+        assert_eq!(live(), 0, "CS-GC-10");
+        assert!(store.store_stat().host_full && store.counters().gc_zones == 1, "{:?}", store.counters());
     });
 }
 
