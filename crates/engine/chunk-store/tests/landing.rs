@@ -3,16 +3,17 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::{content, formatted, open};
-use shingle_base::{Blocks, ChunkId};
+use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, Landing, Options, Stream, check, dump};
 use shingle_runtime::Runtime;
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
-use shingle_zoned::{Geometry, MemoryDevice};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZonedDevice};
 
 fn drive() -> MemoryDevice {
     let geometry = Geometry::hm_smr(Blocks(64), 60, 0, 24);
@@ -196,4 +197,61 @@ fn tails_survive_writes_that_fail_on_their_way() {
             read_all(&store, id).await;
         }
     });
+}
+
+/// CS-LAND-4: the zone that tails are moved to turns read-only between their write and its flush, and loses what the cache held.
+#[test]
+fn what_landed_stays_where_the_zone_of_its_move_loses_its_cache() {
+    let mut failed = 0;
+    for seed in seeds(40) {
+        let geometry = Geometry::hm_smr(Blocks(64), 60, 0, 24);
+        let medium =
+            formatted(Geometry { volatile_cache: true, revolution: Some(Duration::from_micros(500)), ..geometry });
+        failed += Sim::new(seed).run(move |rt| async move {
+            let context = format!("seed {seed}");
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, landing(1 << 20)).await;
+            let sizes = with_tails(&rt, &store).await;
+            let (wrote, failed) = (Cell::new(None), Rc::new(Cell::new(0)));
+            let (told, spawner) = (failed.clone(), rt.clone());
+            device.on_command(move |command, device| match (command.kind, command.zone) {
+                (CommandKind::Write, Some(zone)) if zone >= ZoneId(7) && command.blocks > Blocks(1) => {
+                    wrote.set(Some(zone));
+                }
+                (CommandKind::Flush, _) if told.get() == 0 => {
+                    let Some(zone) = wrote.take() else { return };
+                    told.set(1);
+                    let (trigger, fault) = (Trigger::Zone(CommandKind::Manage, zone), Fault::ZoneLosesCache);
+                    device.set_faults(Faults::new([FaultRule { trigger, fault }]));
+                    let device = device.clone();
+                    spawner.spawn_detached(async move { drop(device.manage(zone, ZoneOp::Close).await) });
+                }
+                _ => {}
+            });
+            for &(id, size) in &sizes {
+                assert_eq!(store.seal(id).await.unwrap_or_else(|error| panic!("{context}: {error}")), size);
+            }
+            device.on_command(|_, _| {});
+            device.set_faults(Faults::default());
+            let all_there = async |store: &ChunkStore, when: &str| {
+                for &(id, size) in &sizes {
+                    let read = store.read(id, 0, size).await;
+                    let bytes = read.unwrap_or_else(|error| panic!("{context}, {when}: chunk {id}: {error}"));
+                    assert!(
+                        bytes == content(u64::from(id.0[23]), 0, size),
+                        "{context}, {when}: chunk {id}: wrong bytes"
+                    );
+                }
+            };
+            // Time enough to reset what is garbage.
+            rt.sleep(Duration::from_secs(1)).await;
+            all_there(&store, "at once").await;
+            let device = SimDevice::new(&rt, &device.crash_image(seed));
+            let (store, report) = open(&rt, &device, landing(1 << 20)).await;
+            assert_eq!((&report.damage[..], report.hidden), (&[][..], false), "{context}");
+            all_there(&store, "opened again").await;
+            failed.get()
+        });
+    }
+    assert!(failed > 30, "in {failed} of 40 a zone failed");
 }

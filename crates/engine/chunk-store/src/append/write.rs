@@ -17,7 +17,7 @@ use std::sync::Arc;
 use shingle_base::ZoneId;
 use shingle_record::sliced_record_blocks;
 use shingle_runtime::Instant;
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneState};
+use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZoneState, report_patiently};
 use tokio::sync::oneshot;
 
 use crate::append::{Batch, Framed, OpenChunk, Pending, Waiter};
@@ -44,7 +44,12 @@ impl Engine {
             landing.note_other_command();
         }
         if let Some(batch) = self.next_batch(zone) {
-            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await.map_err(Arc::new) {
+            let moves = batch.records.iter().any(|framed| framed.pending.moved);
+            let written = match self.drive.flush.write(self.start_of(&batch), batch.pieces).await {
+                Ok(()) if moves => self.has_kept(zone).await,
+                written => written,
+            };
+            match written.map_err(Arc::new) {
                 Ok(()) => self.commit(zone, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back(zone, batch.start, batch.records);
@@ -109,6 +114,22 @@ impl Engine {
         }
         counters.writes += 1;
         Some(batch)
+    }
+
+    /// Fails if a zone may have lost what the drive's cache held of it before a flush (CS-LAND-4). The error of the write would not do: a zone may
+    /// have failed at a command of somebody else, or at none.
+    async fn has_kept(&self, zone: ZoneId) -> DeviceResult<()> {
+        if !self.drive.geometry.volatile_cache {
+            return Ok(());
+        }
+        let report = report_patiently(&self.drive.dev, zone, 1).await?;
+        let kind = match report.first().map(|info| info.state) {
+            Some(ZoneState::ReadOnly) => DeviceErrorKind::ZoneReadOnly,
+            Some(ZoneState::Offline) => DeviceErrorKind::ZoneOffline,
+            Some(_) => return Ok(()),
+            None => DeviceErrorKind::WriteFailed,
+        };
+        Err(DeviceError::new(kind, self.drive.geometry.start_of(zone), Some(zone)))
     }
 
     /// Enters durable records into the index and answers their callers.
