@@ -1,9 +1,10 @@
-//! RC-LOG-5, RC-LOG-6 and RC-LOG-9 where a zone at the log's end is begun a second time, or cannot be.
+//! RC-LOG-5, RC-LOG-6 and RC-LOG-9 where a zone at the log's end is begun a second time, cannot be, or fails.
 
 mod common;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{config, open};
@@ -133,4 +134,34 @@ fn the_log_goes_on_behind_an_unneeded_zone_that_the_drive_does_not_reset() {
             image = device.image();
         }
     });
+}
+
+/// A zone turns read-only at a write, and for longer than the log tries the drive does not say so when it is asked. The error of the command
+/// said it.
+#[test]
+fn a_zone_that_turns_read_only_is_left_even_if_reports_fail() {
+    for nth in 0..4 {
+        Sim::new(1).run(move |rt| async move {
+            let (device, log) = formatted(&rt).await;
+            log.append(vec![0; 100], 2_000_000).await.unwrap();
+            let silent = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::ReadError };
+            let dies = FaultRule { trigger: Trigger::Nth(CommandKind::Write, nth), fault: Fault::ZoneReadOnly };
+            device.set_faults(Faults::new([silent, dies]));
+            let (clock, faulty) = (rt.clone(), device.clone());
+            rt.spawn_detached(async move {
+                clock.sleep(Duration::from_millis(100)).await;
+                faulty.set_faults(Faults::default());
+            });
+            for number in 1..6u8 {
+                let appended = log.append(vec![number; 100], 2_000_000 + u64::from(number)).await;
+                appended.unwrap_or_else(|error| panic!("write {nth}, entry {number}: {error}"));
+            }
+            assert!(
+                device.faults().injected().iter().any(|(_, _, fault)| *fault == Fault::ZoneReadOnly),
+                "write {nth}"
+            );
+            let all: Vec<Vec<u8>> = (0..6).map(|number| vec![number; 100]).collect();
+            assert_eq!(entries(&rt, &device.image()).await, all, "write {nth}");
+        });
+    }
 }

@@ -16,7 +16,8 @@
 //!   blocks may be lost; a spoiled write counts as a whole or not at all; and nothing is written behind it in its zone.
 //!   The next zone gives its first position, once its first write is whole: records of older zones from there on do not count.
 //! - RC-LOG-6: a zone is left by a link to the next, or full without one; the oldest is reset first. So the loss of the
-//!   newest zone is noticed, and a zone that cannot be read does no harm if the log provably ends elsewhere.
+//!   newest zone is noticed, and a zone that cannot be read does no harm if the log provably ends elsewhere. One that is read-only or offline is left
+//!   as it is, on the word of a report or of a command's error. `a_zone_that_turns_read_only_is_left_even_if_reports_fail`.
 //! - RC-LOG-7: any one block of a write can be lost, unreadable or rotten, head and parity included.
 //! - RC-LOG-8: while the file system that holds an emulated drive is full the log waits, and goes on by itself: no entry is
 //!   refused that took its place, and no zone counts as bad. `a_log_waits_for_room_on_a_full_host`.

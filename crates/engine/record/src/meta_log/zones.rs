@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use shingle_base::Blocks;
-use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneInfo, ZoneOp, ZoneState, report_patiently};
+use shingle_zoned::{DeviceError, DeviceErrorKind, Violation, ZoneInfo, ZoneOp, ZoneState, report_patiently};
 
 use crate::meta_log::error::MetaLogError;
 use crate::meta_log::format::{LINK_BLOCKS, Link};
@@ -33,6 +33,19 @@ pub(super) struct Trouble {
 
 fn is_gone(error: &DeviceError) -> bool {
     matches!(error.kind, DeviceErrorKind::Gone)
+}
+
+fn is_dead(state: ZoneState) -> bool {
+    matches!(state, ZoneState::ReadOnly | ZoneState::Offline)
+}
+
+/// True if a command's error says that its zone is read-only or offline.
+fn tells_death(error: &DeviceError) -> bool {
+    match error.kind {
+        DeviceErrorKind::ZoneReadOnly | DeviceErrorKind::ZoneOffline => true,
+        DeviceErrorKind::Rule(Violation::WrongState { state, .. }) => is_dead(state),
+        _ => false,
+    }
 }
 
 impl LogInner {
@@ -123,7 +136,7 @@ impl LogInner {
             if is_gone(&error) {
                 return Err(error);
             }
-            if self.note_if_dead(slot).await {
+            if self.note_if_dead(slot, Some(&error)).await {
                 return Err(error);
             }
             if error.kind.is_host_full() && self.wait_for_host().await.is_ok() {
@@ -183,18 +196,18 @@ impl LogInner {
             let mut state = self.state.borrow_mut();
             (state.active, state.unlinked) = (None, Some(slot));
         }
-        let mut tries = 1;
-        while !self.note_if_dead(slot).await {
+        let (mut tries, mut failure) = (1, None);
+        while !self.note_if_dead(slot, failure.as_ref()).await {
             let Err(error) = self.dev.manage(self.zone(slot), ZoneOp::Finish).await else { break };
             if error.kind.is_host_full() {
                 self.wait_for_host().await?;
                 continue;
             }
-            if is_gone(&error) || tries == TRIES {
+            if is_gone(&error) || (tries == TRIES && !tells_death(&error)) {
                 return Err(error.into());
             }
             self.pause(tries).await;
-            tries += 1;
+            (tries, failure) = (tries + 1, Some(error));
         }
         self.flush().await?;
         self.state.borrow_mut().unlinked = None;
@@ -215,7 +228,7 @@ impl LogInner {
         if is_gone(&error) {
             return Err(error.into());
         }
-        if self.note_if_dead(active.slot).await {
+        if self.note_if_dead(active.slot, Some(&error)).await {
             self.state.borrow_mut().active = None;
             return Ok(());
         }
@@ -281,10 +294,9 @@ impl LogInner {
         info.is_some_and(|info| info.state != ZoneState::Full && info.written == Blocks(u64::from(active.next)))
     }
 
-    /// Takes a zone out of use if the drive says that it is read-only or offline.
-    async fn note_if_dead(&self, slot: usize) -> bool {
-        let dead =
-            self.info(slot).await.is_some_and(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline));
+    /// Takes a zone out of use if the drive says that it is read-only or offline: with the error of a command, or when it is asked.
+    async fn note_if_dead(&self, slot: usize, error: Option<&DeviceError>) -> bool {
+        let dead = error.is_some_and(tells_death) || self.info(slot).await.is_some_and(|info| is_dead(info.state));
         if dead {
             let mut state = self.state.borrow_mut();
             if matches!(state.zones[slot], MetaStatus::Live { .. }) {
@@ -310,7 +322,7 @@ impl LogInner {
     }
 
     async fn info(&self, slot: usize) -> Option<ZoneInfo> {
-        self.dev.report(self.zone(slot), 1).await.ok()?.into_iter().next()
+        report_patiently(&self.dev, self.zone(slot), 1).await.ok()?.into_iter().next()
     }
 
     async fn pause(&self, tries: u32) {
