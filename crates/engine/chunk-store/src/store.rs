@@ -268,7 +268,10 @@ impl ChunkStore {
             Either::Left((created, _)) => created,
             Either::Right(_) => return,
         };
-        let _ = reply.send(created);
+        let made = created.is_ok();
+        if reply.send(created).is_err() && made {
+            self.engine.undo_create(id).await;
+        }
     }
 
     /// Begins to answer one request.

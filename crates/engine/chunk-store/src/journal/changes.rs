@@ -4,7 +4,9 @@
 //!
 //! # Invariants
 //! - CS-CREATE-1: a creation that is refused, or given up by its caller, leaves no chunk once its entry is durable.
-//!   `a_creation_that_was_given_up_leaves_no_chunk`, `a_creation_that_a_client_gave_up_leaves_no_chunk`.
+//!   `a_creation_that_was_given_up_leaves_no_chunk`, `a_creation_that_a_client_gave_up_leaves_no_chunk`,
+//!   `a_creation_whose_answer_finds_nobody_leaves_no_chunk`. Until the log takes its deletion it is hidden.
+//!   `a_creation_that_was_given_up_stays_hidden_while_the_log_is_full`.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -127,18 +129,23 @@ impl Engine {
         }
     }
 
-    /// Deletes a chunk whose creation was refused or given up while its entry was on its way.
-    async fn undo_create(self: &Rc<Self>, id: ChunkId) {
+    /// Deletes a chunk whose creation was refused or given up while its entry was on its way, however long that takes.
+    pub(crate) async fn undo_create(self: &Rc<Self>, id: ChunkId) {
         loop {
             self.set_creating(id, false);
-            match self.delete(id).await {
-                Err(error) if error.kind == ErrorKind::HostFull => {
-                    self.set_creating(id, true);
-                    self.rt.sleep(HOST_PAUSE).await;
-                }
-                Err(error) => return tracing::warn!(chunk = %id, %error, "a chunk that nobody has stays"),
-                Ok(()) => return,
+            let Err(error) = self.delete(id).await else { return };
+            if error.kind == ErrorKind::NotFound {
+                return;
             }
+            if error.kind != ErrorKind::HostFull {
+                tracing::warn!(chunk = %id, %error, "a chunk that nobody has stays for now");
+            }
+            if self.state.borrow().stopped.is_some() {
+                return;
+            }
+            self.set_creating(id, true);
+            self.log_changes().await;
+            self.rt.sleep(HOST_PAUSE).await;
         }
     }
 

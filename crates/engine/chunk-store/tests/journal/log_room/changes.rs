@@ -136,6 +136,76 @@ fn a_creation_that_a_client_gave_up_leaves_no_chunk() {
     });
 }
 
+/// CS-CREATE-1: a client may leave at any step, even between the end of the creation and its answer.
+#[test]
+fn a_creation_whose_answer_finds_nobody_leaves_no_chunk() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    for seed in seeds(4) {
+        let medium = medium.snapshot();
+        Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            // All of a creation happens at one time, one step after the other.
+            device.set_latency(Duration::ZERO);
+            let (client, requests) = mpsc::channel(16);
+            let serving = store.clone();
+            drop(rt.spawn(async move { serving.serve(requests).await }));
+            let (mut answered, mut given_up) = (0, 0);
+            for steps in (0..60).flat_map(|steps| [steps; 4]) {
+                let (reply, mut answer) = oneshot::channel();
+                let create = Request::Create { id: id(1), stream: Stream::Data, reply };
+                client.send(create).await.unwrap_or_else(|_| panic!("seed {seed}: the store is gone"));
+                for _ in 0..steps {
+                    rt.yield_now().await;
+                }
+                if answer.try_recv().is_ok() {
+                    answered += 1;
+                    store.delete(id(1)).await.unwrap();
+                    continue;
+                }
+                given_up += 1;
+                drop(answer);
+                rt.sleep(Duration::from_secs(1)).await;
+                assert!(store.list(None, 10).is_empty(), "seed {seed}: given up after {steps} steps");
+            }
+            assert!(answered > 10 && given_up > 10, "seed {seed}: {answered} answers, {given_up} given up");
+        });
+    }
+}
+
+/// CS-CREATE-1: the entry of a creation that was given up took the last place in the log. Nobody sees the chunk while its deletion finds none.
+#[test]
+fn a_creation_that_was_given_up_stays_hidden_while_the_log_is_full() {
+    let mut met = 0;
+    for shift in 0..6 {
+        let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+        met += Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = open(&rt, &device, quiet()).await;
+            for kept in 0..shift {
+                store.create(id(20_000 + kept), Stream::Data).await.unwrap();
+            }
+            shrink_log(&rt, &device, &store).await;
+            for number in 0..5000 {
+                {
+                    let mut create = Box::pin(store.create(id(number), Stream::Data));
+                    if futures_util::poll!(&mut create).is_ready() {
+                        break;
+                    }
+                }
+                rt.sleep(Duration::from_millis(10)).await;
+            }
+            rt.sleep(Duration::from_secs(10)).await;
+            let refused = store.create(id(30_000), Stream::Data).await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Device, "shift {shift}: the log never fills");
+            assert_eq!(store.list(None, 100).len() as u64, shift, "shift {shift}");
+            drop(ends(&rt, "close", store.close()).await);
+            store.store_stat().chunks - shift
+        });
+    }
+    assert!(met > 0, "no creation took the last place");
+}
+
 /// CS-DEL-2: another caller deletes a chunk, too, while that is on its way.
 #[test]
 fn nobody_hears_that_a_chunk_is_gone_before_that_is_durable() {

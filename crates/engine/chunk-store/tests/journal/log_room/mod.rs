@@ -13,12 +13,13 @@ use bytes::Bytes;
 use futures_util::future::{Either, join, join_all, select};
 use shingle_base::{Blocks, ChunkId, StoreId, ZoneId};
 use shingle_chunk_store::{
-    Allocation, ChunkClient, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Stream, ZoneStatus,
-    dump,
+    Allocation, ChunkClient, ChunkStore, ErrorKind, FormatOptions, Landing, Options, Placement, Request, Stream,
+    ZoneStatus, dump,
 };
 use shingle_runtime::Runtime;
-use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneState, ZonedDevice};
+use tokio::sync::{mpsc, oneshot};
 
 fn id(number: u64) -> ChunkId {
     ChunkId::from_u64(number)
