@@ -11,10 +11,10 @@ use bytes::Bytes;
 use common::{Driver, Model, formatted, geometry, options, survival};
 use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ChunkId};
-use shingle_chunk_store::{ChunkStore, ErrorKind, Stream};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Options, Stream, ZoneStatus};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, SimDevice, Trigger, seeds};
-use shingle_zoned::Geometry;
+use shingle_zoned::{Geometry, ZoneState};
 
 fn full(trigger: Trigger) -> FaultRule {
     FaultRule { trigger, fault: Fault::HostFull }
@@ -199,6 +199,46 @@ fn a_store_on_a_full_host_can_be_closed_and_opened_for_reading() {
         device.set_faults(Faults::default());
         rt.sleep(Duration::from_secs(2)).await;
         again.append(id(1), 20_000, vec![data(1)]).await.unwrap();
+    });
+}
+
+/// CS-HOST-2: no zone is free, and what is garbage cannot be reset, as the log waits for room. GC says so, and does not wait for it.
+#[test]
+fn gc_does_not_wait_for_garbage_that_a_full_host_keeps() {
+    let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let options = || Options { background: false, landing: None, ..Options::default() };
+        let (store, _) = common::open(&rt, &device, options()).await;
+        let mut chunks = 0;
+        loop {
+            store.create(id(chunks + 1), Stream::Data).await.unwrap();
+            if store.append(id(chunks + 1), 0, vec![Bytes::from(vec![chunks + 1; 80_000])]).await.is_err() {
+                break;
+            }
+            chunks += 1;
+        }
+        let of = |store: &ChunkStore, status| -> Vec<_> {
+            store.zones().iter().filter(|zone| zone.status == status).map(|zone| zone.zone).collect()
+        };
+        let free = of(&store, ZoneStatus::Free);
+        // All of some zones, and half of others. The power fails before one is reset.
+        let dead = (1..=12).chain((13..=chunks).step_by(2));
+        let deleted = futures_util::future::join_all(dead.map(|chunk| store.delete(id(chunk)))).await;
+        deleted.into_iter().for_each(|deleted| deleted.unwrap());
+        let medium = device.crash_image(1);
+        free.into_iter().for_each(|zone| medium.set_state(zone, ZoneState::ReadOnly));
+        let device = SimDevice::new(&rt, &medium);
+        device.set_faults(Faults::new([full(Trigger::Rate(CommandKind::Write, 1.0))]));
+        let (store, _) = common::open(&rt, &device, options()).await;
+        rt.sleep(Duration::from_secs(1)).await;
+        let (free, garbage) = (of(&store, ZoneStatus::Free), of(&store, ZoneStatus::Garbage));
+        assert!(free.is_empty() && !garbage.is_empty(), "the case is not met: {free:?} free, {garbage:?} garbage");
+        let collected = within(&rt, Duration::from_secs(5), store.gc(1, |_| {})).await.expect("GC waits for room");
+        assert_eq!(collected.unwrap_err().kind, ErrorKind::HostFull);
+        device.set_faults(Faults::default());
+        rt.sleep(Duration::from_secs(2)).await;
+        assert!(store.gc(1, |_| {}).await.unwrap().zones > 0, "it goes on once there is room");
     });
 }
 

@@ -29,6 +29,10 @@ const GAP_BLOCKS: u32 = 64;
 /// Reads of a victim that may fail before it is given up (CS-GC-7): a disk tries each for seconds.
 pub(crate) const FAILED_READS_MAX: u32 = 32;
 
+/// Pause until GC looks again for a zone to move to, and the longest of those that follow: a reader may keep the only one for long.
+const ZONE_PAUSE: Duration = Duration::from_millis(1);
+const ZONE_PAUSE_MAX: Duration = Duration::from_millis(128);
+
 /// Reads of a victim that the drive failed.
 #[derive(Default)]
 struct Failed {
@@ -294,6 +298,7 @@ impl Engine {
         }
         self.end_destination(stream, ZoneStatus::Closed);
         self.end_surplus_destination();
+        let mut pause = ZONE_PAUSE;
         loop {
             let lease = {
                 let mut state = self.state.borrow_mut();
@@ -313,9 +318,11 @@ impl Engine {
             };
             let Some(lease) = lease else {
                 // The keeper turns garbage into a free zone, where no reader holds it up, and has the drive give up zones
-                // that are done with.
+                // that are done with. It resets none while the journal waits for room.
+                self.has_host_room()?;
                 self.wakes.keeper.notify_one();
-                self.rt.sleep(Duration::from_millis(1)).await;
+                self.rt.sleep(pause).await;
+                pause = (2 * pause).min(ZONE_PAUSE_MAX);
                 continue;
             };
             // The keeper opens zones too; whichever of the two takes a zone first marks it opened at once.

@@ -86,7 +86,8 @@ impl Engine {
                         tracing::warn!(zone = zone.0, %error, "a garbage zone could not be reset");
                         // It may have been a pool's, and its reset not even begun.
                         self.state.borrow_mut().leases.end(zone);
-                        self.rt.sleep(RESET_AGAIN).await;
+                        let full = error.kind == ErrorKind::HostFull;
+                        self.rt.sleep(if full { HOST_PAUSE } else { RESET_AGAIN }).await;
                     }
                 }
                 Step::CloseFullest(pool) => self.close_fullest(&mut self.state.borrow_mut(), pool),
