@@ -42,7 +42,7 @@ pub enum DeviceErrorKind {
 
 impl DeviceErrorKind {
     /// True if the file system that holds an emulated drive has no room for a write. Nothing is wrong with the drive:
-    /// the same command succeeds once there is room.
+    /// the same command succeeds once there is room, and nothing of this one comes back (ZD-FD-6).
     pub fn is_host_full(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::System(error) if matches!(error.kind(), StorageFull | QuotaExceeded))

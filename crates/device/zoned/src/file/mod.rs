@@ -23,7 +23,8 @@
 //!   would not say so again. One flush runs at a time, as it would say so to one of several only. (`after_a_failed_flush_the_drive_is_gone`,
 //!   `a_flush_beside_one_that_fails_does_not_succeed`)
 //! - ZD-FD-5: from an opening on all behind the write pointer of a zone that can be written on is zeros: a write that the opening did not
-//!   show never comes back behind later ones. (`bytes_behind_a_write_pointer_are_zeros_after_an_opening`)
+//!   show never comes back behind later ones. A zone of which that cannot be had is finished, and shows what is there.
+//!   (`bytes_behind_a_write_pointer_are_zeros_after_an_opening`, `a_zone_whose_rest_cannot_be_cleared_is_finished`)
 //! - ZD-FD-6: nor does one that failed: all that it left behind the write pointer of a sequential zone is zeros, durably, before its error is
 //!   told. If that cannot be, the error is `WriteFailed`, whatever it was. (`a_write_that_found_the_host_full_leaves_nothing_behind_the_write_pointer`)
 
