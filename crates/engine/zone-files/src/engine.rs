@@ -44,6 +44,13 @@ pub(crate) struct After {
     pub(crate) unlinked: Option<u64>,
 }
 
+impl After {
+    /// Blocks may be free then. (ZF-ROOM-2)
+    fn frees(&self) -> bool {
+        !self.freed.is_empty() || self.unlinked.is_some()
+    }
+}
+
 /// Open files.
 pub(crate) struct Engine {
     pub(crate) rt: Runtime,
@@ -116,7 +123,10 @@ impl Engine {
         {
             let mut state = self.state.borrow_mut();
             state.counters.entries += 1;
-            state.freeing += u64::from(!after.freed.is_empty());
+            if after.frees() {
+                state.freeing += 1;
+                state.full = false;
+            }
         }
         self.room.note_entry();
         self.rt.spawn_detached(async move {
@@ -132,8 +142,8 @@ impl Engine {
     fn settle(&self, number: u64, after: After) {
         let mut state = self.state.borrow_mut();
         state.durable_entry = state.durable_entry.max(number);
-        state.freeing -= u64::from(!after.freed.is_empty());
-        let frees = !after.freed.is_empty() || after.unlinked.is_some();
+        let frees = after.frees();
+        state.freeing -= u64::from(frees);
         state.free(after.freed);
         if let Some(serial) = after.unlinked {
             if let Some(active) = state.active.get_mut(&serial) {

@@ -5,7 +5,7 @@
 //! - ZF-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and all that took its blocks from their files is durable,
 //!   as is the journal's word that it is needed no more.
 //! - ZF-ROOM-2: nobody is told that there is no room while entries on their way free some, or some of a zone is dead that others write.
-//!   (`garbage_in_a_busy_zone_of_logs_is_won`)
+//!   (`garbage_in_a_busy_zone_of_logs_is_won`, `a_sync_waits_for_room_that_a_removal_makes`)
 
 use std::pin::pin;
 use std::rc::Rc;
