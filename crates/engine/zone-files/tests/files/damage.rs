@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_base::{Blocks, Lba, ZoneId};
+use futures_util::future::join;
 use shingle_runtime::Runtime;
 use shingle_sim::{
     CommandKind, Fault, FaultRule, Faults, Medium, Random, Sim, SimDevice, Survival, Trigger, contents, seeds,
@@ -155,6 +156,30 @@ fn rot_of_the_very_last_record_passes_for_a_tear() {
 }
 
 /// Any one block of the drive is changed: the files open and show no wrong byte, or they do not open.
+/// ZF-REC-2: two records of one command, the first of which rots: the second says that it was durable.
+#[test]
+fn rot_before_another_record_is_no_tear() {
+    Sim::new(1).run(|rt| async move {
+        let (device, files) = fresh(&rt).await;
+        let (first, second) = (
+            files.create("first", of(FileKind::Wal)).await.unwrap(),
+            files.create("log", of(FileKind::Wal)).await.unwrap(),
+        );
+        for file in [&first, &second] {
+            file.append(vec![Bytes::from(contents(1, 0, RECORD))]).await.unwrap();
+        }
+        let (synced, other) = join(first.sync(), second.sync()).await;
+        synced.and(other).unwrap();
+        let zone = files.dump().into_iter().find(|zone| zone.use_of == "logs").expect("logs have a zone").zone;
+        let medium = device.kill();
+        medium.rot(device.geometry().start_of(zone) + Blocks(1), 7);
+        let (_, opened) = opened(&rt, medium, false).await;
+        let (files, report) = opened.expect("it opens");
+        assert_eq!((report.damaged.len(), report.torn.len()), (1, 0), "{report:?}");
+        assert_eq!(seen(&files).await, (RECORD, vec![Ok(())]));
+    });
+}
+
 #[test]
 fn no_changed_block_shows_wrong_bytes() {
     let mut opened_well = 0;
