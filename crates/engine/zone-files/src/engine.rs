@@ -239,21 +239,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes every completed write durable. If that fails, writes may be lost of which callers think that they only have to be
-    /// flushed, so the files stop.
+    /// Makes every completed write durable.
     pub(crate) async fn flush(&self) -> FilesResult<()> {
-        let written = {
-            let state = self.state.borrow();
-            state.running()?;
-            state.zones.written()
-        };
-        if let Err(error) = self.drive.flush.flush().await {
-            let failure = FilesError::from(error);
-            self.stop(&failure);
-            return Err(failure);
-        }
+        let written = self.state.borrow().zones.written();
+        self.flush_cache().await?;
         self.state.borrow_mut().zones.mark_durable(&written);
         Ok(())
+    }
+
+    /// Flushes the drive's cache. If that fails, writes may be lost of which callers think that they only have to be flushed, so the files stop.
+    pub(crate) async fn flush_cache(&self) -> FilesResult<()> {
+        self.state.borrow().running()?;
+        let flushed = self.drive.flush.flush().await.map_err(FilesError::from);
+        if let Err(failure) = &flushed {
+            self.stop(failure);
+        }
+        flushed
     }
 
     /// The files can go on no more: all who wait are told.
