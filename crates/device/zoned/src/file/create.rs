@@ -1,5 +1,6 @@
 //! Making the file of a drive, and taking it up again.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -251,19 +252,13 @@ impl Opened {
         self.header.data_at + u64::from(slot) * self.header.geometry.zone_size.bytes()
     }
 
-    /// The rest of each slot whose zone can be written on.
-    fn behind_write_pointers(&self) -> Vec<(u64, u64)> {
+    /// Zones that can be written on: behind their write pointers may lie what writes left that were cut off before their entries. (ZD-FD-5)
+    pub(crate) fn uncleared(&self) -> BTreeSet<ZoneId> {
         let zones = (0..self.header.geometry.zone_count).map(ZoneId);
-        let rests = zones.filter_map(|zone| {
-            let info = self.machine.info(zone);
-            let slot = self.slots.get(zone).filter(|_| info.state.is_active())?;
-            Some((self.slot_at(slot) + info.written.bytes(), (self.header.geometry.zone_size - info.written).bytes()))
-        });
-        rests.filter(|(_, length)| *length > 0).collect()
+        zones.filter(|&zone| self.machine.info(zone).state.is_active() && self.slots.get(zone).is_some()).collect()
     }
 
-    /// Frees space that its process did not: slots of resets and of first writes that were cut off. Clears what writes left that were cut off
-    /// before their entries (ZD-FD-5).
+    /// Frees space that its process did not: slots of resets and of first writes that were cut off.
     fn tidy(&mut self) -> io::Result<()> {
         let reset: Vec<ZoneId> = (0..self.header.geometry.zone_count)
             .map(ZoneId)
@@ -273,9 +268,6 @@ impl Opened {
             self.slots.release(zone, 0);
             let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
             self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
-        }
-        for (at, length) in self.behind_write_pointers() {
-            host::clear(&self.file, at, length)?;
         }
         // Effects of the last process may not be flushed: only behind this are its slots free (ZD-SL-1).
         self.file.sync_data()?;
