@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, join_all, select};
-use shingle_base::ZoneId;
+use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::UnixTime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, FormatOptions, Options, WriteLifetime, ZoneFiles};
@@ -247,6 +247,33 @@ fn a_sync_waits_for_the_entries_that_its_bytes_hang_on() {
             let read = other.open_file(name).unwrap().read(size - 9, 100).await.unwrap();
             assert_eq!(read, "behind it", "{name}");
         }
+    });
+}
+
+/// ZF-CLOSE-3: a zone that is full is left while the files close; the drive takes long to tell of it.
+#[test]
+fn a_close_waits_for_the_ends_of_zones() {
+    run(async |files, device, rt| {
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]));
+        let file = files.create("a", of(FileKind::Wal)).await.unwrap();
+        // Eight records fill a zone.
+        let record = shingle_record::sliced_capacity(Blocks(8));
+        for _ in 0..8 {
+            file.append(vec![Bytes::from(vec![1; record as usize])]).await.unwrap();
+        }
+        file.flush().await.unwrap();
+        drop(file);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(device.hung(), 1);
+        let closing = rt.spawn(files.close());
+        rt.sleep(Duration::from_secs(1)).await;
+        device.set_faults(Faults::default());
+        device.release_hung();
+        closing.await.unwrap().unwrap();
+        let commands = device.counts().commands;
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(device.counts().commands, commands, "commands after the close");
     });
 }
 
