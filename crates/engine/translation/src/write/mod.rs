@@ -21,7 +21,7 @@ mod router;
 mod stream;
 
 pub(crate) use piece::{Origin, Piece};
-pub(crate) use queue::{Frontier, is_settled, waiting};
+pub(crate) use queue::{Frontier, Own, is_settled, waiting};
 pub use router::Route;
 pub(crate) use router::Router;
 pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, WRITES, is_copy, is_run, of_writes, reserve};

@@ -151,8 +151,9 @@ impl Engine {
                 state.zones.close(zone);
             }
             // A full zone is active no more.
-            let active = ended.is_some_and(|entry| entry.next < self.drive.layout.shape.zone_blocks);
-            (ended, active.then(|| Change::begin(self, &mut state, stream)))
+            let full = ended.is_some_and(|entry| entry.next >= self.drive.layout.shape.zone_blocks);
+            let begin = if full { Change::leave_full } else { Change::begin };
+            (ended, ended.map(|_| begin(self, &mut state, stream)))
         };
         let engine = self.clone();
         async move {
