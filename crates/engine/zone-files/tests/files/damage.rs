@@ -289,7 +289,7 @@ async fn write(file: &File) {
     file.flush().await.unwrap();
 }
 
-/// Whether a record of the log cannot be read, as one who is to be told of it hears it.
+/// The loss of a record of the log, if there is one, as a sync tells of it.
 async fn loss(files: &ZoneFiles) -> Result<(), FilesErrorKind> {
     let lost = seen(files).await.1.iter().any(Result::is_err);
     if lost { Err(FilesErrorKind::Device) } else { Ok(()) }
