@@ -10,7 +10,7 @@
 //!   (`a_flush_covers_what_had_completed_when_it_began`)
 //! - SIM-4: a crash image with [`Survival::AnySubset`] holds everything that was durable, of each zone a state that it had
 //!   since, and of the blocks written since any subset, as a file drive does whose host loses power (ZD-FD-2). Blocks behind the write
-//!   pointer are gone, since the drive clears them when it is opened (ZD-FD-5).
+//!   pointer are gone, since the drive clears them before the zone is written on again (ZD-FD-5).
 //! - SIM-5: a fault of the medium (a block that cannot be read, rot, a dead zone) is in every image and in every later life,
 //!   until it is healed or the block is written again.
 //! - SIM-6: a kill loses nothing, and makes nothing durable.

@@ -51,7 +51,10 @@ impl Engine {
         self.checkpoint_waits.set(false);
         // TL-CKPT-1: in this order.
         let (begun, table) = (self.log.begin_checkpoint(), table_of(&self.state.borrow()));
-        let saved = self.state.borrow().saved.clone();
+        let (saved, failed) = {
+            let state = self.state.borrow();
+            (state.saved.clone(), state.failed)
+        };
         let mut writer = begun.await?;
         if !saved.is_empty() {
             writer.part(Part::saved(&saved)).await?;
@@ -87,6 +90,7 @@ impl Engine {
             }
         }
         state.zones.note_emptied();
+        state.settled = failed;
         state.counters.checkpoints += 1;
         drop(alone);
         Ok(())

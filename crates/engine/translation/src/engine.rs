@@ -4,7 +4,8 @@
 //! - TL-JOURNAL-1: if no checkpoint makes room in the journal, the volume stops: whoever waits hears why, and nothing is tried for ever.
 //!   (`a_journal_without_room_stops_the_volume`)
 //! - TL-LOSS-1: the next flush of a caller fails after a zone failed with writes that no flush had covered; all that can be read then is
-//!   durable. No opening depends on blocks of such a zone. (`a_flush_tells_of_writes_that_were_lost_with_their_zone`)
+//!   durable. No opening depends on blocks of such a zone. A failure counts from when a write meets it, or the look at the end of the zone.
+//!   (`a_flush_tells_of_writes_that_were_lost_with_their_zone`, `a_zone_that_fails_at_its_end_is_told_of_and_refuses_no_opening`)
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -161,20 +162,36 @@ impl Engine {
         self.flush().await?;
         let lost = self.state.borrow().losses.since(told);
         let Some(lost) = lost else { return Ok(()) };
+        let kept = self.read_back(told, lost).await?;
+        self.state.borrow_mut().losses.tell(lost);
+        kept
+    }
+
+    /// Settles all failures of zones. Fails if writes were lost with them; the next flush of a caller tells of that all the same. (TL-SNAP-4)
+    pub(crate) async fn settle_failures(&self) -> Result<(), Failure> {
+        let (told, lost) = {
+            let losses = &self.state.borrow().losses;
+            (losses.told(), losses.since(losses.told()))
+        };
+        let Some(lost) = lost else { return self.checkpoint().await };
+        self.read_back(told, lost).await??;
+        self.state.borrow_mut().losses.tell(lost);
+        Ok(())
+    }
+
+    /// Makes durable what is left of writes in the zones that failed after the first `told`, up to `lost` of them; and says whether any are lost.
+    async fn read_back(&self, told: u64, lost: u64) -> Result<Result<(), Failure>, Failure> {
         let doubts =
             self.state.borrow().doubts.get(told as usize..lost as usize).map(<[_]>::to_vec).unwrap_or_default();
         // With the map, all that is left of such writes is durable.
         self.checkpoint().await?;
-        let mut whole = true;
         for doubt in &doubts {
-            whole &= self.is_whole(doubt).await;
+            if !self.is_whole(doubt).await {
+                let text = "a zone failed, and writes that no flush had covered are lost with it";
+                return Ok(Err(Failure::new(StoreErrorKind::Device, text)));
+            }
         }
-        self.state.borrow_mut().losses.tell(lost);
-        if whole {
-            return Ok(());
-        }
-        let text = "a zone failed, and writes that no flush had covered are lost with it";
-        Err(Failure::new(StoreErrorKind::Device, text))
+        Ok(Ok(()))
     }
 
     /// True if nothing is lost of what a zone held when it failed.

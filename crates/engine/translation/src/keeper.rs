@@ -49,7 +49,7 @@ impl Engine {
 
     /// One thing that is to be done. False if there is none.
     async fn keep_once(self: &Rc<Self>) -> Result<bool, Failure> {
-        if std::mem::take(&mut self.state.borrow_mut().settles) || self.wants_checkpoint() {
+        if self.state.borrow().settles() || self.wants_checkpoint() {
             self.checkpoint().await?;
             return Ok(true);
         }
@@ -121,7 +121,7 @@ impl Engine {
             return Ok(false);
         }
         self.flush().await?;
-        if self.state.borrow().settles {
+        if self.state.borrow().settles() {
             // A zone has failed meanwhile, perhaps with what displaced them.
             return Ok(true);
         }

@@ -4,7 +4,8 @@
 //! - TL-CLOSE-1: closing ends also if the file system that holds the drive has no room. Writes that are not written fail then, and so does
 //!   the close if nothing can be journaled. (`a_full_host_does_not_hold_up_a_close`)
 //! - TL-MAPPED-1: an answer about sectors takes a bounded time, however many extents they lie in. (`a_dense_map_is_told_of_in_parts`)
-//! - TL-CLOSE-2: no command of a controller's work comes once the volume has closed. (`copies_end_when_the_volume_closes`)
+//! - TL-CLOSE-2: no command comes once the volume has closed, of a controller's work or of the end of a zone.
+//!   (`copies_end_when_the_volume_closes`, `a_close_waits_for_the_ends_of_zones`)
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -91,7 +92,8 @@ impl Engine {
     }
 
     async fn copies_done(&self) {
-        let changes = |state: &State| state.frontiers.iter().any(|frontier| frontier.own.changes > 0);
+        let changes =
+            |state: &State| state.frontiers.iter().any(|frontier| frontier.own.changes + frontier.own.leaving > 0);
         let idle = |state: &State| [COPIES, TAKEN, HEAD].into_iter().all(|stream| state.is_idle(stream));
         self.wait_until(|state| idle(state) && !changes(state)).await;
     }

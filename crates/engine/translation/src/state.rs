@@ -14,7 +14,7 @@ use crate::room::COPY_RESERVE;
 use crate::snapshot::{Fate, Maps};
 use crate::stats::Counters;
 use crate::write::{COPIES, Frontier, Router, STREAMS, WRITES, is_copy, of_writes};
-use crate::zones::{ZoneTable, add_kept, take_kept};
+use crate::zones::{Zone, ZoneTable, add_kept, take_kept};
 
 /// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,10 @@ pub(crate) struct State {
     pub(crate) losses: Losses,
     /// Blocks that each of them may have lost.
     pub(crate) doubts: Vec<Doubt>,
-    /// A zone has failed: a checkpoint is due that lets no opening depend on it.
-    pub(crate) settles: bool,
+    /// Zones that failed, or may have: a checkpoint is due that lets no opening depend on them.
+    pub(crate) failed: u64,
+    /// Those of them that had failed when the last complete checkpoint began.
+    pub(crate) settled: u64,
     pub(crate) counters: Counters,
 }
 
@@ -108,7 +110,8 @@ impl State {
             hopeless: false,
             losses: Losses::default(),
             doubts: Vec::new(),
-            settles: false,
+            failed: 0,
+            settled: 0,
             counters: Counters::default(),
         }
     }
@@ -116,6 +119,23 @@ impl State {
     /// Fails once the volume has stopped.
     pub(crate) fn running(&self) -> Result<(), Failure> {
         self.stopped.clone().map_or(Ok(()), Err)
+    }
+
+    /// A zone has failed, or may have: takes note of its blocks that no flush had covered. (TL-LOSS-1)
+    pub(crate) fn doubt(&mut self, zone: ZoneId) {
+        // No opening looks at copies, and those that no flush has covered are in no map.
+        let Some(entry) = self.zones.get(zone).filter(|entry| !is_copy(entry.stream)) else { return };
+        let Zone { epoch, durable: from, next: to, .. } = *entry;
+        self.failed += 1;
+        if from < to {
+            self.losses.note();
+            self.doubts.push(Doubt { zone, epoch, from, to });
+        }
+    }
+
+    /// A zone has failed, and no complete checkpoint lets openings do without it yet.
+    pub(crate) fn settles(&self) -> bool {
+        self.failed > self.settled
     }
 
     /// Gives sectors of the volume a place, or none. (TL-ZONE-1)

@@ -166,7 +166,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Invalid` if the name is taken or is none; `NoSpace` if writes that wait may have no room beside it; `Unavailable` once the volume has
-    /// stopped; `Device`.
+    /// stopped; `Device`, also if writes were lost with a zone and no flush has told so yet.
     pub async fn take_snapshot(&self, name: &str) -> StoreResult<()> {
         self.engine.take_snapshot(name).await
     }

@@ -44,6 +44,13 @@ pub(crate) struct After {
     pub(crate) unlinked: Option<u64>,
 }
 
+impl After {
+    /// Blocks may be free then. (ZF-ROOM-2)
+    fn frees(&self) -> bool {
+        !self.freed.is_empty() || self.unlinked.is_some()
+    }
+}
+
 /// Open files.
 pub(crate) struct Engine {
     pub(crate) rt: Runtime,
@@ -116,7 +123,10 @@ impl Engine {
         {
             let mut state = self.state.borrow_mut();
             state.counters.entries += 1;
-            state.freeing += u64::from(!after.freed.is_empty());
+            if after.frees() {
+                state.freeing += 1;
+                state.full = false;
+            }
         }
         self.room.note_entry();
         self.rt.spawn_detached(async move {
@@ -132,8 +142,8 @@ impl Engine {
     fn settle(&self, number: u64, after: After) {
         let mut state = self.state.borrow_mut();
         state.durable_entry = state.durable_entry.max(number);
-        state.freeing -= u64::from(!after.freed.is_empty());
-        let frees = !after.freed.is_empty() || after.unlinked.is_some();
+        let frees = after.frees();
+        state.freeing -= u64::from(frees);
         state.free(after.freed);
         if let Some(serial) = after.unlinked {
             if let Some(active) = state.active.get_mut(&serial) {
@@ -229,21 +239,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes every completed write durable. If that fails, writes may be lost of which callers think that they only have to be
-    /// flushed, so the files stop.
+    /// Makes every completed write durable.
     pub(crate) async fn flush(&self) -> FilesResult<()> {
-        let written = {
-            let state = self.state.borrow();
-            state.running()?;
-            state.zones.written()
-        };
-        if let Err(error) = self.drive.flush.flush().await {
-            let failure = FilesError::from(error);
-            self.stop(&failure);
-            return Err(failure);
-        }
+        let written = self.state.borrow().zones.written();
+        self.flush_cache().await?;
         self.state.borrow_mut().zones.mark_durable(&written);
         Ok(())
+    }
+
+    /// Flushes the drive's cache. If that fails, writes may be lost of which callers think that they only have to be flushed, so the files stop.
+    pub(crate) async fn flush_cache(&self) -> FilesResult<()> {
+        self.state.borrow().running()?;
+        let flushed = self.drive.flush.flush().await.map_err(FilesError::from);
+        if let Err(failure) = &flushed {
+            self.stop(failure);
+        }
+        flushed
     }
 
     /// The files can go on no more: all who wait are told.

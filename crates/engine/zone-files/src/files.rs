@@ -282,7 +282,8 @@ impl ZoneFiles {
     /// Takes no more changes, makes all that was appended durable, and writes a checkpoint.
     ///
     /// # Errors
-    /// `NoSpace` if appended bytes have no room; all else is durable then. `Unavailable` once the files have stopped.
+    /// `NoSpace` if appended bytes have no room, `Device` if some were lost with a zone; all else is durable then. `Unavailable` once the files
+    /// have stopped.
     pub async fn close(self) -> FilesResult<()> {
         self.engine.close().await
     }

@@ -109,7 +109,7 @@ impl File {
     /// together share them.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush).
+    /// As [`flush`](Self::flush); `Device`, once, if bytes were lost with a zone.
     pub async fn sync(&self) -> FilesResult<()> {
         self.engine.writable()?;
         self.engine.sync(self.serial).await

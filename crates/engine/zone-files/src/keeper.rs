@@ -2,10 +2,13 @@
 //!
 //! # Invariants
 //! - ZF-CLOSE-1: closing ends also if the file system that holds the drive has no room; it fails then. (`a_full_host_does_not_hold_up_a_close`)
+//! - ZF-CLOSE-2: a close tells of bytes that were lost with a zone, if no sync has. All else is durable. (`a_close_tells_of_bytes_that_were_lost_with_their_zone`)
+//! - ZF-CLOSE-3: a close waits for zones that are being taken or left: no command of theirs comes once the files have closed.
+//!   (`a_close_waits_for_the_ends_of_zones`)
 //! - ZF-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and all that took its blocks from their files is durable,
 //!   as is the journal's word that it is needed no more.
 //! - ZF-ROOM-2: nobody is told that there is no room while entries on their way free some, or some of a zone is dead that others write.
-//!   (`garbage_in_a_busy_zone_of_logs_is_won`)
+//!   (`garbage_in_a_busy_zone_of_logs_is_won`, `a_sync_waits_for_room_that_a_removal_makes`)
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -146,7 +149,7 @@ impl Engine {
         };
         // A zone that fails when it is given back takes along what no flush has covered.
         let flushed = self.flush().await;
-        if flushed.is_ok() {
+        if flushed.is_ok() && !self.has_failed(zone).await {
             self.release(zone, epoch).await;
         }
         self.state.borrow_mut().lanes.leaving -= 1;
@@ -177,12 +180,31 @@ impl Engine {
             result = result.and(self.write_out(serial).await);
         }
         self.keeper.end().await;
+        self.zones_changed().await;
         self.state.borrow().running()?;
         debug_assert!(self.counts_agree(), "ZF-ZONE-1: the zones' counts are not those of the files");
         debug_assert!(self.state.borrow().tree.links_agree(), "ZF-TREE-1");
         self.flush().await?;
         self.checkpoint().await?;
+        let lossy: Vec<u64> = {
+            let state = self.state.borrow();
+            state.active.iter().filter(|(_, active)| active.losses.any()).map(|(serial, _)| *serial).collect()
+        };
+        for serial in lossy {
+            result = result.and(self.survived(serial).await);
+        }
         result
+    }
+
+    /// Waits until no zone is being taken or left. (ZF-CLOSE-3)
+    async fn zones_changed(&self) {
+        loop {
+            let changed = self.wakes.room.notified();
+            if !self.state.borrow().lanes.all.iter().any(|lane| lane.own.changes) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// ZF-ZONE-1, by a count of all extents.

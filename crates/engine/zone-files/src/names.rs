@@ -104,6 +104,7 @@ impl Engine {
         let active = state.active_mut(serial);
         active.opens += 1;
         active.expected = expected_bytes;
+        active.entry = entry;
         Ok((serial, entry))
     }
 
@@ -267,6 +268,7 @@ impl Engine {
                 return Ok(());
             };
             let entry = self.journal(&[op], after);
+            self.state.borrow_mut().active_mut(serial).entry = entry;
             return self.journaled(entry).await;
         }
     }

@@ -35,12 +35,13 @@ pub(crate) struct Active {
     pub(crate) buffered: u64,
     /// Bytes in pieces.
     pub(crate) pending: VecDeque<Pending>,
-    /// Bytes that were ever appended in this life, and those of them that are written.
+    /// Bytes that were ever appended since it is in use, those of them that are written, and those that a flush has covered.
     pub(crate) appended: u64,
     pub(crate) landed: u64,
+    pub(crate) flushed: u64,
     /// Bytes that the journal knows.
     pub(crate) journaled: u64,
-    /// The last journal entry about its bytes.
+    /// The last journal entry that its bytes hang on.
     pub(crate) entry: u64,
     /// The lane of its pieces that are on their way.
     pub(crate) lane: Option<usize>,
@@ -150,12 +151,14 @@ impl State {
 
     /// Forgets a file's use if there is nothing more to know of it.
     pub(crate) fn rest_if_idle(&mut self, serial: u64) {
-        let known = |node: &crate::tree::Node| if node.kind == FileKind::Wal { 0 } else { node.extents.size() };
-        let size = self.tree.file(serial).map_or(0, known);
+        let node = self.tree.file(serial);
         let idle = self.active.get(&serial).is_some_and(|active| {
-            let settled = active.entry <= self.durable_entry && active.journaled >= size;
+            let known = node.is_none_or(|node| match node.kind {
+                FileKind::Wal => active.flushed == active.appended,
+                _ => active.journaled >= node.extents.size(),
+            });
             let told = active.unlinking == 0 && !active.losses.any();
-            active.opens == 0 && active.waiting() == 0 && told && settled
+            active.opens == 0 && active.waiting() == 0 && told && known && active.entry <= self.durable_entry
         });
         if idle {
             self.active.remove(&serial);

@@ -1,5 +1,6 @@
 //! Making the file of a drive, and taking it up again.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -166,7 +167,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, FileDeviceError> {
     if length < end {
         return Err(truncated(end));
     }
-    opened.tidy(host::clear).map_err(failed)?;
+    opened.tidy().map_err(failed)?;
     Ok(opened)
 }
 
@@ -251,43 +252,22 @@ impl Opened {
         self.header.data_at + u64::from(slot) * self.header.geometry.zone_size.bytes()
     }
 
-    /// The rest of each slot whose zone can be written on: place and length.
-    fn behind_write_pointers(&self) -> Vec<(ZoneId, u64, u64)> {
+    /// Zones that can be written on: behind their write pointers may lie what writes left that were cut off before their entries. (ZD-FD-5)
+    pub(crate) fn uncleared(&self) -> BTreeSet<ZoneId> {
         let zones = (0..self.header.geometry.zone_count).map(ZoneId);
-        let rests = zones.filter_map(|zone| {
-            let info = self.machine.info(zone);
-            let slot = self.slots.get(zone).filter(|_| info.state.is_active())?;
-            let (at, length) =
-                (self.slot_at(slot) + info.written.bytes(), self.header.geometry.zone_size - info.written);
-            Some((zone, at, length.bytes()))
-        });
-        rests.filter(|(_, _, length)| *length > 0).collect()
+        zones.filter(|&zone| self.machine.info(zone).state.is_active() && self.slots.get(zone).is_some()).collect()
     }
 
-    /// Gives a zone another state, in the table too.
-    fn set(&mut self, zone: ZoneId, state: ZoneState) -> io::Result<()> {
-        self.machine.set(zone, state, self.machine.info(zone).written).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let info = self.machine.info(zone);
-        let entry = Entry { state: info.state, written: info.written.0 as u32, slot: self.slots.get(zone) };
-        self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)
-    }
-
-    /// Frees space that its process did not: slots of resets and of first writes that were cut off. Clears what writes left that were cut off
-    /// before their entries (ZD-FD-5): a zone in which `clear` fails is finished.
-    fn tidy(&mut self, clear: impl Fn(&File, u64, u64) -> io::Result<()>) -> io::Result<()> {
+    /// Frees space that its process did not: slots of resets and of first writes that were cut off.
+    fn tidy(&mut self) -> io::Result<()> {
         let reset: Vec<ZoneId> = (0..self.header.geometry.zone_count)
             .map(ZoneId)
             .filter(|&zone| self.machine.info(zone).state == ZoneState::Empty && self.slots.get(zone).is_some())
             .collect();
         for zone in reset {
             self.slots.release(zone, 0);
-            self.set(zone, ZoneState::Empty)?;
-        }
-        for (zone, at, length) in self.behind_write_pointers() {
-            if let Err(error) = clear(&self.file, at, length) {
-                tracing::warn!(%zone, %error, "the unwritten rest of a zone cannot be made zeros: the zone takes no more writes");
-                self.set(zone, ZoneState::Full)?;
-            }
+            let entry = Entry { state: ZoneState::Empty, written: 0, slot: None };
+            self.file.write_all_at(&entry.to_bytes(zone), TABLE_AT + u64::from(zone.0) * ENTRY_SIZE as u64)?;
         }
         // Effects of the last process may not be flushed: only behind this are its slots free (ZD-SL-1).
         self.file.sync_data()?;
@@ -305,28 +285,6 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// ZD-FD-5: a bad block in what nobody wrote costs the rest of its zone, and no opening.
-    #[test]
-    fn a_zone_whose_rest_cannot_be_cleared_is_finished() {
-        let path = std::env::temp_dir().join(format!("shingle-tidy-{}", std::process::id()));
-        let geometry = Geometry::zns(Blocks(64), Blocks(48), 5, 2, 3);
-        create(&path, &geometry, CreateOptions::default()).unwrap();
-        let mut opened = open(&path).unwrap();
-        for zone in [ZoneId(1), ZoneId(2)] {
-            opened.slots.take(zone);
-            opened.machine.set(zone, ZoneState::Closed, Blocks(7)).unwrap();
-            opened.set(zone, ZoneState::Closed).unwrap();
-        }
-        opened.file.resize(opened.slot_at(2)).unwrap();
-        let bad = opened.slot_at(1);
-        opened.tidy(|_, at, _| if at >= bad { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }).unwrap();
-        drop(opened);
-        let opened = open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let found = [1, 2].map(|zone| opened.machine.info(ZoneId(zone))).map(|info| (info.state, info.written));
-        assert_eq!(found, [(ZoneState::Closed, Blocks(7)), (ZoneState::Full, Blocks(48))]);
-    }
 
     #[test]
     fn both_ends_are_wiped_and_nothing_between_them() {

@@ -22,10 +22,9 @@
 //! - ZD-FD-4: a failed flush and every command after it are answered with `Gone`: the system may have dropped unwritten pages, and
 //!   would not say so again. One flush runs at a time, as it would say so to one of several only. (`after_a_failed_flush_the_drive_is_gone`,
 //!   `a_flush_beside_one_that_fails_does_not_succeed`)
-//! - ZD-FD-5: from an opening on all behind the write pointer of a zone that can be written on is zeros: a write that the opening did not
-//!   show never comes back behind later ones. A zone of which that cannot be had is finished, and shows what is there.
-//!   (`bytes_behind_a_write_pointer_are_zeros_after_an_opening`, `a_zone_whose_rest_cannot_be_cleared_is_finished`)
-//! - ZD-FD-6: nor does one that failed: all that it left behind the write pointer of a sequential zone is zeros, durably, before its error is
+//! - ZD-FD-5: all behind the write pointer of a zone is zeros, durably, before this process writes on it: a write that the opening did not show
+//!   never comes back behind later ones. (`bytes_behind_a_write_pointer_are_zeros_once_their_zone_is_written_on`)
+//! - ZD-FD-6: a write that failed does not come back, either: all that it left behind the write pointer of a sequential zone is zeros, durably, before its error is
 //!   told. If that cannot be, the error is `WriteFailed`, whatever it was. (`a_write_that_found_the_host_full_leaves_nothing_behind_the_write_pointer`)
 
 mod ahead;
@@ -122,7 +121,7 @@ impl FileDevice {
         io: impl FnOnce(&HostFile) -> Option<Box<dyn HostIo>>,
     ) -> Result<Self, FileDeviceError> {
         let opened = create::open(path)?;
-        let length = opened.length();
+        let (length, uncleared) = (opened.length(), opened.uncleared());
         let create::Opened { file, header, machine, slots } = opened;
         let file = Arc::new(file);
         let host = HostFile::new(file.clone());
@@ -135,7 +134,14 @@ impl FileDevice {
             data_at: header.data_at,
             flush: Cell::new(1),
             flushes: Flushes::default(),
-            state: RefCell::new(State { length, durable_length: length, machine, slots, lanes: Lanes::default() }),
+            state: RefCell::new(State {
+                length,
+                durable_length: length,
+                machine,
+                slots,
+                lanes: Lanes::default(),
+                uncleared,
+            }),
             ahead: Ahead::default(),
             writes: Cell::new(0),
             gone: Cell::new(false),

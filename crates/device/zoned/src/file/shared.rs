@@ -3,6 +3,7 @@
 //! **Owns** the file, the state machine and the lanes. **Knows nothing of** the order in which a command uses them (`turn`).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -45,6 +46,8 @@ pub(super) struct State {
     pub(super) machine: Machine,
     pub(super) slots: Slots,
     pub(super) lanes: Lanes,
+    /// Zones that this process has not written on yet, and that may hold what another left behind their write pointers. (ZD-FD-5)
+    pub(super) uncleared: BTreeSet<ZoneId>,
     /// The length of the file, in slots.
     pub(super) length: u32,
     /// Slots of it that survive a failure of the machine.

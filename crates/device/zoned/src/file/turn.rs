@@ -101,6 +101,9 @@ impl Turn {
             }
         }
         let offset = self.shared.offset(slot, at);
+        if self.shared.state.borrow().uncleared.contains(&self.zone) {
+            self.clear_from(offset, slot).await?;
+        }
         if let Some(zeros) = self.zeros_behind(at, &data) {
             use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
             let with_zeros = data.iter().cloned().chain([zeros]).collect();
@@ -111,6 +114,18 @@ impl Turn {
             }
         }
         self.write_at(offset, data).await
+    }
+
+    /// Clears what lies behind the write pointer of a zone before it is written on for the first time. Not at the opening: where there are no
+    /// holes it is read, a zone's length at most. (ZD-FD-5)
+    async fn clear_from(&self, offset: u64, slot: u32) -> io::Result<()> {
+        let shared = &self.shared;
+        let (file, end) = (shared.file.clone(), shared.slot_at(slot) + shared.geometry.zone_size.bytes());
+        let cleared = shared.runtime.blocking(move || host::clear(&file, offset, end - offset)).await;
+        cleared.unwrap_or_else(|lost| Err(io::Error::other(lost)))?;
+        shared.sync().await?;
+        shared.state.borrow_mut().uncleared.remove(&self.zone);
+        Ok(())
     }
 
     async fn write_at(&self, offset: u64, data: Vec<Bytes>) -> io::Result<()> {
@@ -230,6 +245,7 @@ impl Turn {
         let empty = Settled { state: ZoneState::Empty, written: 0 };
         shared.ahead.forget(self.zone);
         self.settle(empty)?;
+        shared.state.borrow_mut().uncleared.remove(&self.zone);
         let Some(slot) = shared.state.borrow().slots.get(self.zone) else { return Ok(()) };
         let (file, at, length) = (shared.file.clone(), shared.slot_at(slot), shared.geometry.zone_size.bytes());
         let punched = shared.runtime.blocking(move || host::punch(&file, at, length)).await;

@@ -44,7 +44,7 @@ pub(super) struct Judged {
 }
 
 /// Judges a zone. `ended` is its end, if the journal has it: all before was durable. `subsets`: of writes that were not flushed a power cut
-/// leaves any blocks, and not only the first ones.
+/// leaves any blocks, and not only the first ones; elsewhere what lies before a header or trailer that is there was there, too.
 pub(super) fn judge(
     zone: ZoneId,
     stretches: &[Stretch],
@@ -53,7 +53,8 @@ pub(super) fn judge(
     report: &mut RecoveryReport,
 ) -> Judged {
     let durable = stretches.iter().filter_map(|stretch| match stretch {
-        Stretch::Whole(pair) | Stretch::Damaged { pair, .. } => Some(pair.durable),
+        Stretch::Whole(pair) | Stretch::Damaged { pair, .. } if subsets => Some(pair.durable),
+        Stretch::Whole(pair) | Stretch::Damaged { pair, .. } => Some(pair.place.block),
         Stretch::Unknown { .. } => None,
     });
     let durable = durable.max().unwrap_or(0).max(ended.unwrap_or(0));
@@ -122,7 +123,11 @@ mod tests {
 
     /// Blocks of the pairs that count, the zone's end, and whether it is clean and scarred.
     fn judged(stretches: &[Stretch], ended: Option<u32>) -> (Vec<u32>, u32, bool, bool) {
-        let judged = judge(ZoneId(3), stretches, ended, false, &mut RecoveryReport::default());
+        judged_on(stretches, ended, true)
+    }
+
+    fn judged_on(stretches: &[Stretch], ended: Option<u32>, subsets: bool) -> (Vec<u32>, u32, bool, bool) {
+        let judged = judge(ZoneId(3), stretches, ended, subsets, &mut RecoveryReport::default());
         let blocks = judged.pairs.iter().map(|pair| pair.place.block).collect();
         (blocks, judged.end, judged.clean, judged.scarred)
     }
@@ -139,6 +144,9 @@ mod tests {
         assert_eq!(judged(&[whole(1, 0), damaged(3, 1, false)], Some(5)), (vec![1, 3], 5, false, false));
         let behind = [whole(1, 0), damaged(3, 1, false), whole(5, 5)];
         assert_eq!(judged(&behind, None), (vec![1, 3, 5], 7, true, true));
+        // Both of one command.
+        let behind = [whole(1, 0), damaged(3, 1, false), whole(5, 1)];
+        assert_eq!(judged_on(&behind, None, false), (vec![1, 3, 5], 7, true, true));
     }
 
     /// TL-REC-2: where a power cut leaves any blocks of a write, those that cannot be read may never have been there.

@@ -80,6 +80,16 @@ impl Engine {
             self.flush().await?;
             let Some(held) = self.hold().await? else { continue };
             self.flush().await?;
+            let failed = {
+                let state = self.state.borrow();
+                state.settles() || state.losses.any()
+            };
+            if failed {
+                // The journal may end a zone before writes that were answered: they count once a checkpoint has them.
+                drop((held, alone));
+                self.settle_failures().await?;
+                continue;
+            }
             if self.log.has_journal_room() {
                 let number = self.sequence.next();
                 let entry = change(&mut self.state.borrow_mut(), number)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use shingle_base::ZoneId;
 
@@ -14,6 +15,9 @@ use crate::map::Extent;
 use crate::place::Place;
 use crate::state::State;
 
+/// The pause after a zone of copies of which the drive told nothing: each time costs a zone.
+const PAUSE: Duration = Duration::from_secs(1);
+
 impl Engine {
     /// Moves the sectors of written copies (TL-WRITE-3). They are durable before anybody is told that they were moved.
     pub(super) async fn enter_copies(self: &Rc<Self>, stream: u8, mut draft: Draft) -> Result<(), Failure> {
@@ -23,6 +27,9 @@ impl Engine {
             state.frontiers[usize::from(stream)].own.flying.clear();
         }
         self.flush().await?;
+        if !self.are_held(draft.zone).await? {
+            return self.copy_again(stream, draft).await;
+        }
         self.journal_room().await?;
         let mut state = self.state.borrow_mut();
         let mut moves = Vec::new();
@@ -51,6 +58,32 @@ impl Engine {
             let _ = done.send(Ok(()));
         }
         Ok(())
+    }
+
+    /// True if the drive says behind the flush that a zone with copies has not failed: its cache may have lost them before. (TL-WRITE-4)
+    async fn are_held(&self, zone: ZoneId) -> Result<bool, Failure> {
+        match self.drive.zones.is_intact(zone).await {
+            Some(true) => return Ok(true),
+            Some(false) => drop(self.state.borrow_mut().zones.note_failure(zone, true, false)),
+            None => {
+                self.rt.sleep(PAUSE).await;
+                // A close waits for copies, and not for a drive that tells nothing.
+                self.still_open()?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Copies that may be lost go to another zone.
+    async fn copy_again(self: &Rc<Self>, stream: u8, draft: Draft) -> Result<(), Failure> {
+        let zone = draft.zone;
+        {
+            let queue = &mut self.state.borrow_mut().frontiers[usize::from(stream)].queue;
+            for piece in draft.pairs.into_iter().rev().flat_map(|pair| pair.pieces.into_iter().rev()) {
+                queue.push_front(piece);
+            }
+        }
+        self.end_zone(stream, zone).await
     }
 
     /// The sectors of a copy that lie where it was read.

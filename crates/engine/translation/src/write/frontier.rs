@@ -17,8 +17,7 @@ use super::stream::is_copy;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::place::Place;
-use crate::state::{Doubt, State};
-use crate::zones::Zone;
+use crate::state::State;
 
 /// The stream of a lane.
 fn stream_of(lane: usize) -> u8 {
@@ -87,14 +86,8 @@ impl Writer for Engine {
         // All failures count but those for want of room on the host.
         state.host_full |= !counts && self.closing.get();
         let failures = state.zones.note_failure(zone, broken, counts);
-        // No opening looks at copies, and those that no flush has covered are in no map.
-        let written = state.zones.get(zone).filter(|entry| broken && !is_copy(entry.stream)).copied();
-        if let Some(Zone { epoch, durable: from, next: to, .. }) = written {
-            state.settles = true;
-            if from < to {
-                state.losses.note();
-                state.doubts.push(Doubt { zone, epoch, from, to });
-            }
+        if broken {
+            state.doubt(zone);
             self.keeper.wake();
         }
         failures

@@ -8,6 +8,8 @@
 //!   where the first one ended, so nothing that it may have left there counts.
 //! - TL-WRITE-3: sectors that were copied are moved only where they still lie at the place they were copied from; the journal
 //!   names them, and until that is durable the zone they came from is not reset.
+//! - TL-WRITE-4: copies count only if the drive says behind the flush that covers them that their zone has not failed; else they are written
+//!   again, elsewhere. (`a_zone_that_fails_with_copies_costs_no_original`)
 
 mod copies;
 mod draft;
@@ -19,7 +21,7 @@ mod router;
 mod stream;
 
 pub(crate) use piece::{Origin, Piece};
-pub(crate) use queue::{Frontier, is_settled, waiting};
+pub(crate) use queue::{Frontier, Own, is_settled, waiting};
 pub use router::Route;
 pub(crate) use router::Router;
 pub(crate) use stream::{COPIES, HEAD, STREAMS, TAKEN, WRITES, is_copy, is_run, of_writes, reserve};

@@ -13,6 +13,8 @@ pub(crate) struct Own {
     pub(crate) failed: bool,
     /// Changes of the zone that are under way. (TL-LIMIT-1)
     pub(crate) changes: u32,
+    /// Full zones that are being left, while the stream goes on in another. (TL-CLOSE-2)
+    pub(crate) leaving: u32,
 }
 
 /// A stream's frontier.

@@ -151,14 +151,18 @@ impl Engine {
                 state.zones.close(zone);
             }
             // A full zone is active no more.
-            let active = ended.is_some_and(|entry| entry.next < self.drive.layout.shape.zone_blocks);
-            (ended, active.then(|| Change::begin(self, &mut state, stream)))
+            let full = ended.is_some_and(|entry| entry.next >= self.drive.layout.shape.zone_blocks);
+            let begin = if full { Change::leave_full } else { Change::begin };
+            (ended, ended.map(|_| begin(self, &mut state, stream)))
         };
         let engine = self.clone();
         async move {
             let _change = change;
             let Some(Zone { epoch, next, durable, broken, .. }) = ended else { return Ok(()) };
-            engine.flush_blocks_of(zone, epoch, next).await?;
+            engine.flush().await?;
+            if !broken {
+                engine.look_at_end(stream, zone, epoch, next).await?;
+            }
             engine.journal_room().await?;
             // Nobody may take for durable what the zone may have lost: the blocks behind count once a checkpoint has them. (TL-LOSS-1)
             let end = if broken { durable } else { next };
@@ -170,10 +174,24 @@ impl Engine {
         }
     }
 
-    async fn flush_blocks_of(&self, zone: ZoneId, epoch: u64, end: u32) -> Result<(), Failure> {
-        self.flush().await?;
-        self.state.borrow_mut().zones.mark_durable_before(zone, epoch, end);
-        Ok(())
+    /// Asks the drive behind a flush for a zone that ends at block `end`: no write need have failed for it to have lost some. If it may have, a
+    /// checkpoint has all that was written there before the journal says where it ends; flushes that began meanwhile may have been
+    /// answered. (TL-LOSS-1)
+    async fn look_at_end(&self, stream: u8, zone: ZoneId, epoch: u64, end: u32) -> Result<(), Failure> {
+        // No opening looks at copies, and they were looked at when they were written. (TL-WRITE-4)
+        let intact = if is_copy(stream) { Some(true) } else { self.drive.zones.is_intact(zone).await };
+        {
+            let mut state = self.state.borrow_mut();
+            if intact == Some(true) {
+                state.zones.mark_durable_before(zone, epoch, end);
+                return Ok(());
+            }
+            if intact == Some(false) {
+                state.zones.note_failure(zone, true, false);
+            }
+            state.doubt(zone);
+        }
+        self.checkpoint().await
     }
 
     /// Gives back what the drive keeps for a zone that is left before its end.

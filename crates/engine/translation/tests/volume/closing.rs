@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shingle_base::Blocks;
-use shingle_sim::{Sim, seeds};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, Trigger, seeds};
 use shingle_translation::{Event, Route};
 use shingle_zoned::Geometry;
 
@@ -54,4 +54,27 @@ fn copies_end_when_the_volume_closes() {
             assert_eq!(copies.await.unwrap(), Event::Closing);
         });
     }
+}
+
+/// A zone that is full is left while its stream writes in the next one; the drive takes long to tell of it.
+#[test]
+fn a_close_waits_for_the_ends_of_zones() {
+    Sim::new(1).run(|rt| async move {
+        let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
+        let (device, _, _) = format(&rt, &shape, 4096).await;
+        let (volume, _) = open(&rt, &device).await.unwrap();
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]));
+        put(&volume, 0, 120, 1).await.unwrap();
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(device.hung(), 1);
+        let closing = rt.spawn(volume.close());
+        rt.sleep(Duration::from_secs(1)).await;
+        device.set_faults(Faults::default());
+        device.release_hung();
+        closing.await.unwrap().unwrap();
+        let commands = device.counts().commands;
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(device.counts().commands, commands, "commands after the close");
+    });
 }

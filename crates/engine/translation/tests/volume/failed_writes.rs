@@ -1,4 +1,5 @@
-//! TL-SNAP-2, TL-SNAP-3: writes that fail while a snapshot is taken. TL-LOSS-1: zones that fail with writes that no flush had covered.
+//! TL-SNAP-2, TL-SNAP-3, TL-SNAP-4: writes that fail while a snapshot is taken, or before. TL-LOSS-1: zones that fail with writes that no flush had
+//! covered.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -11,7 +12,7 @@ use shingle_base::{Blocks, ZoneId};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Survival, Trigger, seeds};
 use shingle_store_api::{BlockStore, StoreErrorKind};
 use shingle_translation::Volume;
-use shingle_zoned::{Geometry, MemoryDevice};
+use shingle_zoned::{Geometry, MemoryDevice, ZoneState};
 
 use crate::common::{format, open, put};
 
@@ -131,13 +132,77 @@ fn failing_writes_and_snapshots_do_not_wait_for_each_other() {
     }
 }
 
+fn with_cache() -> Geometry {
+    Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) }
+}
+
+/// TL-SNAP-4: a zone turns read-only with writes that were answered, and the keeper is busy: the checkpoint that has them is not written yet.
+#[test]
+fn a_snapshot_waits_for_what_a_failed_zone_holds() {
+    for seed in seeds(6) {
+        Sim::new(seed).run(move |rt| async move {
+            let (device, _, _) = format(&rt, &with_cache(), 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            put(&volume, 0, 120, 1).await.unwrap();
+            volume.close().await.unwrap();
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            let every = |kind, fault| Faults::new([FaultRule { trigger: Trigger::Rate(kind, 1.0), fault }]);
+            device.set_faults(every(CommandKind::Reset, Fault::Hang));
+            put(&volume, 0, 120, 2).await.unwrap();
+            rt.sleep(Duration::from_secs(1)).await;
+            assert_eq!(device.hung(), 1, "seed {seed}: the keeper resets the zone in which nothing lives");
+            put(&volume, 200, 1 + seed, 3).await.unwrap();
+            let fault = FaultRule { trigger: Trigger::Nth(CommandKind::Write, 0), fault: Fault::ZoneReadOnly };
+            device.set_faults(Faults::new([fault]));
+            put(&volume, 300, 1, 4).await.unwrap();
+            volume.take_snapshot("s").await.unwrap();
+            let again = SimDevice::new(&rt, &device.crash_image_with(seed, Survival::Prefix));
+            let (volume, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let snapshot = volume.at_snapshot("s").expect("it was taken");
+            for lba in 200..201 + seed {
+                assert!(snapshot.read(lba * 4096, 4096).await.unwrap() == vec![3; 4096], "seed {seed}: sector {lba}");
+            }
+            assert!(snapshot.read(300 * 4096, 4096).await.unwrap() == vec![4; 4096], "seed {seed}");
+        });
+    }
+}
+
+/// TL-SNAP-4: what a zone took along is told before there is a snapshot without it, and to the next flush.
+#[test]
+fn no_snapshot_is_taken_of_writes_that_are_lost() {
+    let mut refused = 0;
+    for seed in seeds(12) {
+        refused += Sim::new(seed).run(move |rt| async move {
+            let (device, _, _) = format(&rt, &with_cache(), 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            put(&volume, 0, 10, 1).await.unwrap();
+            let fault = FaultRule { trigger: Trigger::Nth(CommandKind::Write, 0), fault: Fault::ZoneLosesCache };
+            device.set_faults(Faults::new([fault]));
+            put(&volume, 20, 10, 2).await.unwrap();
+            let lost = volume.read(0, 10 * 4096).await.is_err();
+            let expected = if lost { Err(StoreErrorKind::Device) } else { Ok(()) };
+            for _ in 0..2 {
+                let taken = volume.take_snapshot("s").await.map_err(|error| error.kind);
+                assert_eq!(taken, expected, "seed {seed}");
+                if taken.is_ok() {
+                    volume.remove_snapshot("s").await.unwrap();
+                }
+            }
+            assert_eq!(volume.flush().await.map_err(|error| error.kind), expected, "seed {seed}");
+            volume.take_snapshot("s").await.unwrap_or_else(|error| panic!("seed {seed}: it was told: {error}"));
+            volume.close().await.unwrap();
+            u32::from(lost)
+        });
+    }
+    assert!(refused > 0 || std::env::var_os("SHINGLE_SEED").is_some(), "nothing was ever lost");
+}
+
 /// TL-LOSS-1: a zone takes along writes that were answered. The next flush says so, and another opening finds all that was flushed.
 #[test]
 fn a_flush_tells_of_writes_that_were_lost_with_their_zone() {
     for seed in seeds(12) {
         Sim::new(seed).run(move |rt| async move {
-            let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
-            let (device, _, _) = format(&rt, &shape, 4096).await;
+            let (device, _, _) = format(&rt, &with_cache(), 4096).await;
             let (volume, _) = open(&rt, &device).await.unwrap();
             put(&volume, 0, 10, 1).await.unwrap();
             volume.flush().await.unwrap();
@@ -182,8 +247,7 @@ fn a_flush_tells_of_writes_that_were_lost_with_their_zone() {
 fn a_zone_that_fails_with_its_cache_refuses_no_opening() {
     for seed in seeds(12) {
         Sim::new(seed).run(move |rt| async move {
-            let shape = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(64), 40, 0, 8) };
-            let (device, _, _) = format(&rt, &shape, 4096).await;
+            let (device, _, _) = format(&rt, &with_cache(), 4096).await;
             let (volume, _) = open(&rt, &device).await.unwrap();
             for lba in 0..2 + seed % 3 {
                 put(&volume, lba, 1, 2).await.unwrap();
@@ -195,6 +259,42 @@ fn a_zone_that_fails_with_its_cache_refuses_no_opening() {
             let again = SimDevice::resume(&rt, device.kill());
             let (volume, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert!(volume.read(20 * 4096, 4096).await.unwrap() == vec![3; 4096], "seed {seed}");
+        });
+    }
+}
+
+/// TL-LOSS-1: no write shows that the zone has failed, but the look at its end does.
+#[test]
+fn a_zone_that_fails_at_its_end_is_told_of_and_refuses_no_opening() {
+    for seed in seeds(6) {
+        Sim::new(seed).run(move |rt| async move {
+            let (device, _, zones) = format(&rt, &with_cache(), 4096).await;
+            let (volume, _) = open(&rt, &device).await.unwrap();
+            put(&volume, 0, 10, 1).await.unwrap();
+            volume.flush().await.unwrap();
+            let (frontier, failed) = (ZoneId(zones.start), Rc::new(Cell::new(false)));
+            let told = failed.clone();
+            device.on_command(move |command, device| {
+                if command.kind == CommandKind::Flush && !told.replace(true) {
+                    device.medium().set_state(frontier, ZoneState::Offline);
+                }
+            });
+            // Until another zone is written.
+            let mut next = 10;
+            while !failed.get() {
+                put(&volume, next, 1 + seed % 3, 2).await.unwrap();
+                next += 1 + seed % 3;
+            }
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(volume.read(11 * 4096, 4096).await.is_err(), "seed {seed}: it was in the zone");
+            let told = volume.flush().await.map_err(|error| error.kind);
+            assert_eq!(told, Err(StoreErrorKind::Device), "seed {seed}");
+            volume.flush().await.unwrap_or_else(|error| panic!("seed {seed}: it is told once: {error}"));
+            let last = volume.read((next - 1) * 4096, 4096).await.ok();
+            let again = SimDevice::new(&rt, &device.crash_image_with(seed, Survival::Prefix));
+            let (volume, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert!(volume.read(11 * 4096, 4096).await.is_err(), "seed {seed}");
+            assert!(volume.read((next - 1) * 4096, 4096).await.ok() == last && last.is_some(), "seed {seed}");
         });
     }
 }

@@ -72,7 +72,7 @@ async fn scan_zone(
         }
         return Ok(LogZone { zone, end: known.covered.max(known.end.unwrap_or(0)), clean: false });
     }
-    let written = info.written.0 as u32;
+    let (written, volatile) = (info.written.0 as u32, drive.geometry.volatile_cache);
     let to = known.end.unwrap_or(drive.layout.zone_blocks).min(written);
     // Blocks before this one were durable.
     let mut durable = known.end.unwrap_or(0).max(known.covered);
@@ -86,7 +86,9 @@ async fn scan_zone(
                 next += header.blocks().0 as u32;
                 let record = record_of(&header, known.epoch);
                 if record.is_some() {
-                    durable = durable.max(DataInfo::decode(&header.info).durable.min(from));
+                    // Without a volatile cache nothing is there before which something is missing. (ZD-DEV-3)
+                    let told = if volatile { DataInfo::decode(&header.info).durable.min(from) } else { from };
+                    durable = durable.max(told);
                 }
                 match record.filter(|_| intact) {
                     Some(record) => found.push(record),

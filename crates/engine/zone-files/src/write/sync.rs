@@ -2,9 +2,11 @@
 //!
 //! # Invariants
 //! - ZF-SYNC-1: bytes are durable before an entry of the journal names their place, and the entry is before the caller is answered.
-//! - ZF-SYNC-2: bytes of a log are durable once their records are: a sync of them writes nothing else.
-//! - ZF-SYNC-3: a sync fails, once, after a zone failed with bytes of its file that no flush had covered; what can still be read of them is
-//!   durable then. (`a_sync_tells_of_bytes_that_were_lost_with_their_zone`)
+//! - ZF-SYNC-2: bytes of a log are durable once their records are: a sync of them writes nothing else. It waits for entries of the journal
+//!   that make the file or cut it. (`a_sync_waits_for_the_entries_that_its_bytes_hang_on`)
+//! - ZF-SYNC-3: a sync fails, once, after a zone failed with bytes of its file that no flush had covered, by whichever handle they were appended;
+//!   what can still be read of them is durable then. It tells of failures that a write has shown, or the look at the end of a zone.
+//!   (`a_sync_tells_of_bytes_that_were_lost_with_their_zone`)
 
 use std::rc::Rc;
 
@@ -73,19 +75,15 @@ impl Engine {
         self.make_durable(serial).await?;
         let Some(lost) = losses().since(told) else { return Ok(()) };
         self.checkpoint().await?;
-        let whole = self.survived(serial).await;
+        let survived = self.survived(serial).await;
         if let Some(active) = self.state.borrow_mut().active.get_mut(&serial) {
             active.losses.tell(lost);
         }
-        if whole {
-            return Ok(());
-        }
-        let text = "a zone failed, and bytes of the file that no flush had covered are lost with it";
-        Err(FilesError::new(FilesErrorKind::Device, text))
+        survived
     }
 
-    /// True if all that a file has in zones can be read that failed before a flush covered them.
-    async fn survived(self: &Rc<Self>, serial: u64) -> bool {
+    /// Fails if some of what a file has in zones that failed before a flush covered them cannot be read.
+    pub(crate) async fn survived(self: &Rc<Self>, serial: u64) -> FilesResult<()> {
         let (doubted, _pins): (Vec<Extent>, Vec<Pin>) = {
             let state = self.state.borrow();
             let in_doubt = |extent: &&Extent| state.zones.get(extent.zone).is_some_and(Zone::is_in_doubt);
@@ -97,26 +95,36 @@ impl Engine {
             while at < extent.end() {
                 let end = extent.records_end(at, READ_BYTES);
                 if self.read_range(serial, extent, at, end).await.is_err() {
-                    return false;
+                    let text = "a zone failed, and bytes of the file that no flush had covered are lost with it";
+                    return Err(FilesError::new(FilesErrorKind::Device, text));
                 }
                 at = end;
             }
         }
-        true
+        Ok(())
     }
 
     /// Makes all that was appended to a file durable.
     async fn make_durable(self: &Rc<Self>, serial: u64) -> FilesResult<()> {
         self.state.borrow_mut().counters.syncs += 1;
         self.write_out(serial).await?;
-        let end = self.state.borrow().tree.file(serial).map_or(0, |node| node.extents.size());
+        let (end, landed) = {
+            let state = self.state.borrow();
+            let size = state.tree.file(serial).map_or(0, |node| node.extents.size());
+            (size, state.active.get(&serial).map_or(0, |active| active.landed))
+        };
         self.flush().await?;
-        if self.state.borrow().tree.file(serial).is_none_or(|node| node.kind == FileKind::Wal) {
-            // ZF-SYNC-2.
-            self.state.borrow_mut().rest_if_idle(serial);
-            return Ok(());
+        let is_log = {
+            let mut state = self.state.borrow_mut();
+            if let Some(active) = state.active.get_mut(&serial) {
+                active.flushed = active.flushed.max(landed);
+            }
+            state.tree.file(serial).is_none_or(|node| node.kind == FileKind::Wal)
+        };
+        if !is_log {
+            self.journal_room().await?;
         }
-        self.journal_room().await?;
+        // None for logs. (ZF-SYNC-2)
         let ops = self.state.borrow_mut().tell(serial, end);
         // One entry each: a prefix of them is a prefix of the file.
         let mut last = 0;

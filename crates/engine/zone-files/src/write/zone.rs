@@ -10,7 +10,7 @@
 use std::rc::Rc;
 
 use shingle_base::ZoneId;
-use shingle_zone_kit::{Reset, write_lane};
+use shingle_zone_kit::{Reset, Writer, write_lane};
 
 use super::lane::{COPIES, LOGS, Lane, stream_of};
 use crate::engine::{After, Engine};
@@ -182,19 +182,23 @@ impl Engine {
 
     async fn leave_zone(self: &Rc<Self>, lane: usize, zone: ZoneId) -> FilesResult<()> {
         let ended = self.state.borrow().zones.get(zone).copied();
-        let Some(Zone { epoch, next, durable, broken, .. }) = ended else { return Ok(()) };
-        let is_active = !broken && next < self.drive.layout.zone_blocks;
-        let mut entry = 0;
-        if lane == LOGS || is_active {
+        let Some(Zone { epoch, next, broken, .. }) = ended else { return Ok(()) };
+        let (full, mut entry) = (next >= self.drive.layout.zone_blocks, 0);
+        let flushes = lane == LOGS || !(broken || full);
+        if flushes {
             // Also for the drive's sake: a zone that fails when it is given back takes along what no flush has covered.
-            self.flush().await?;
+            self.flush_cache().await?;
+        }
+        let broken = broken || self.has_failed(zone).await;
+        if flushes {
+            self.state.borrow_mut().zones.mark_durable_before(zone, epoch, next);
         }
         if lane == LOGS {
             self.journal_room().await?;
             // Nobody may take for durable what the zone may have lost: the records behind count once a checkpoint has them. (ZF-LOG-2)
+            let durable = self.state.borrow().zones.get(zone).map_or(0, |entry| entry.durable);
             let end = if broken { durable } else { next };
             entry = self.journal(&[Op::Closed { zone, epoch, block: end }], After::default());
-            self.state.borrow_mut().zones.mark_durable_before(zone, epoch, next);
         }
         {
             let mut state = self.state.borrow_mut();
@@ -205,10 +209,20 @@ impl Engine {
         if lane == LOGS && broken {
             self.checkpoint().await?;
         }
-        if is_active {
+        if !(broken || full) {
             self.release(zone, epoch).await;
         }
         Ok(())
+    }
+
+    /// Looks at a zone that is left: no write need have failed for it to have lost some. One of which the drive tells nothing counts as
+    /// failed. (ZF-SYNC-3)
+    pub(crate) async fn has_failed(&self, zone: ZoneId) -> bool {
+        let intact = self.drive.zones.is_intact(zone).await == Some(true);
+        if !intact {
+            self.note_failure(zone, true, false);
+        }
+        !intact
     }
 
     /// Gives back what the drive keeps for a zone that is left before its end.

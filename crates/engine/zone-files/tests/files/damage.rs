@@ -1,15 +1,17 @@
-//! ZF-REC-2, ZF-REC-3, ZF-READ-1, ZF-SYNC-3, ZF-LOG-2: zones that fail with their cache, blocks that cannot be read, for a while or for good, rot, and images with any block changed.
+//! ZF-REC-2, ZF-REC-3, ZF-READ-1, ZF-SYNC-3, ZF-LOG-2, ZF-CLOSE-2: zones that fail with their cache, blocks that cannot be read, for a while or for good, rot, and images with any block changed.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_runtime::Runtime;
 use shingle_sim::{
     CommandKind, Fault, FaultRule, Faults, Medium, Random, Sim, SimDevice, Survival, Trigger, contents, seeds,
 };
 use shingle_zone_files::{File, FileKind, FilesErrorKind, FilesResult, Options, RecoveryReport, ZoneFiles};
-use shingle_zoned::{Geometry, ZonedDevice};
+use shingle_zoned::{Geometry, ZoneState, ZonedDevice};
 
 use crate::common::{format, fresh, of, open};
 
@@ -154,6 +156,30 @@ fn rot_of_the_very_last_record_passes_for_a_tear() {
     });
 }
 
+/// ZF-REC-2: two records of one command, the first of which rots: the second says that it was durable.
+#[test]
+fn rot_before_another_record_is_no_tear() {
+    Sim::new(1).run(|rt| async move {
+        let (device, files) = fresh(&rt).await;
+        let (first, second) = (
+            files.create("first", of(FileKind::Wal)).await.unwrap(),
+            files.create("log", of(FileKind::Wal)).await.unwrap(),
+        );
+        for file in [&first, &second] {
+            file.append(vec![Bytes::from(contents(1, 0, RECORD))]).await.unwrap();
+        }
+        let (synced, other) = join(first.sync(), second.sync()).await;
+        synced.and(other).unwrap();
+        let zone = files.dump().into_iter().find(|zone| zone.use_of == "logs").expect("logs have a zone").zone;
+        let medium = device.kill();
+        medium.rot(device.geometry().start_of(zone) + Blocks(1), 7);
+        let (_, opened) = opened(&rt, medium, false).await;
+        let (files, report) = opened.expect("it opens");
+        assert_eq!((report.damaged.len(), report.torn.len()), (1, 0), "{report:?}");
+        assert_eq!(seen(&files).await, (RECORD, vec![Ok(())]));
+    });
+}
+
 /// Any one block of the drive is changed: the files open and show no wrong byte, or they do not open.
 #[test]
 fn no_changed_block_shows_wrong_bytes() {
@@ -254,6 +280,102 @@ fn a_sync_tells_of_bytes_that_were_lost_with_their_zone() {
                 assert_eq!(seen(&files).await, before, "{context}");
             });
         }
+    }
+}
+
+/// Appends a record, and has it written.
+async fn write(file: &File) {
+    file.append(vec![Bytes::from(contents(1, file.size(), RECORD))]).await.unwrap();
+    file.flush().await.unwrap();
+}
+
+/// The loss of a record of the log, if there is one, as a sync tells of it.
+async fn loss(files: &ZoneFiles) -> Result<(), FilesErrorKind> {
+    let lost = seen(files).await.1.iter().any(Result::is_err);
+    if lost { Err(FilesErrorKind::Device) } else { Ok(()) }
+}
+
+/// ZF-CLOSE-2: the same, and the files are closed before any sync.
+#[test]
+fn a_close_tells_of_bytes_that_were_lost_with_their_zone() {
+    for seed in seeds(12) {
+        for kind in [FileKind::Wal, FileKind::Sst] {
+            Sim::new(seed).run(move |rt| async move {
+                let context = format!("seed {seed}, {kind:?}");
+                let (device, files) = with_cache(&rt).await;
+                let file = files.create("log", of(kind)).await.unwrap();
+                write(&file).await;
+                file.sync().await.unwrap();
+                for _ in 0..1 + seed % 3 {
+                    write(&file).await;
+                }
+                fail_next_write(&device, Fault::ZoneLosesCache);
+                write(&file).await;
+                device.set_faults(Faults::default());
+                let (before, expected) = (seen(&files).await, loss(&files).await);
+                assert_eq!(files.close().await.map_err(|error| error.kind), expected, "{context}");
+                let (files, _) = open(&rt, &SimDevice::resume(&rt, device.kill())).await.unwrap();
+                assert_eq!(seen(&files).await, before, "{context}");
+            });
+        }
+    }
+}
+
+/// ZF-SYNC-3: whoever opens a log is told of what was appended by a handle that is gone.
+#[test]
+fn a_sync_tells_of_bytes_that_were_lost_when_nobody_had_the_log_open() {
+    for seed in seeds(12) {
+        Sim::new(seed).run(move |rt| async move {
+            let (device, files) = with_cache(&rt).await;
+            device.set_latency(std::time::Duration::from_micros(100));
+            let other = files.create("other", of(FileKind::Wal)).await.unwrap();
+            let file = files.create("log", of(FileKind::Wal)).await.unwrap();
+            for _ in 0..1 + seed % 3 {
+                write(&file).await;
+            }
+            drop(file);
+            fail_next_write(&device, Fault::ZoneLosesCache);
+            write(&other).await;
+            device.set_faults(Faults::default());
+            rt.sleep(std::time::Duration::from_secs(1)).await;
+            let expected = loss(&files).await;
+            let file = files.open_file("log").unwrap();
+            assert_eq!(file.sync().await.map_err(|error| error.kind), expected, "seed {seed}");
+            file.sync().await.unwrap_or_else(|error| panic!("seed {seed}: it is told once: {error}"));
+        });
+    }
+}
+
+/// ZF-SYNC-3, ZF-LOG-2: no write shows that the zone has failed, but the look at its end does.
+#[test]
+fn a_zone_of_logs_that_fails_at_its_end_is_told_of_and_refuses_no_opening() {
+    for seed in seeds(6) {
+        Sim::new(seed).run(move |rt| async move {
+            let (device, files) = with_cache(&rt).await;
+            let file = files.create("log", of(FileKind::Wal)).await.unwrap();
+            write(&file).await;
+            file.sync().await.unwrap();
+            let zone = files.dump().into_iter().find(|zone| zone.use_of == "logs").expect("logs have a zone").zone;
+            let failed = Rc::new(Cell::new(false));
+            let told = failed.clone();
+            device.on_command(move |command, device| {
+                if command.kind == CommandKind::Flush && !told.replace(true) {
+                    device.medium().set_state(zone, ZoneState::Offline);
+                }
+            });
+            while !failed.get() {
+                write(&file).await;
+            }
+            write(&file).await;
+            let told = file.sync().await.map_err(|error| error.kind);
+            assert_eq!(told, Err(FilesErrorKind::Device), "seed {seed}");
+            file.sync().await.unwrap_or_else(|error| panic!("seed {seed}: it is told once: {error}"));
+            let before = seen(&files).await;
+            assert!(before.1.last() == Some(&Ok(())) && before.1.contains(&Err(FilesErrorKind::Device)), "seed {seed}");
+            let again = SimDevice::new(&rt, &device.crash_image_with(seed, Survival::Prefix));
+            let (files, _) = open(&rt, &again).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(seen(&files).await, before, "seed {seed}");
+        });
     }
 }
 

@@ -1,9 +1,12 @@
 //! ZF-ROOM-1, ZF-ROOM-2: a drive that fills and is emptied again goes on for many times its size, whatever lives where.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use bytes::Bytes;
-use futures_util::future::join_all;
-use shingle_base::Blocks;
-use shingle_sim::{Random, Sim, contents, seeds};
+use futures_util::future::{Either, join_all, select};
+use shingle_base::{Blocks, ZoneId};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, Trigger, contents, seeds};
 use shingle_zone_files::{CreateOptions, File, FileKind, FilesErrorKind, WriteLifetime};
 use shingle_zoned::Geometry;
 
@@ -201,4 +204,42 @@ fn garbage_in_a_busy_zone_of_logs_is_won() {
             files.close().await.unwrap();
         });
     }
+}
+
+/// ZF-ROOM-2: the drive is full, and files are removed while another waits for room: entries that take names away are on their way.
+#[test]
+fn a_sync_waits_for_room_that_a_removal_makes() {
+    Sim::new(1).run(|rt| async move {
+        let device = format(&rt, &Geometry::hm_smr(Blocks(64), 40, 0, 8)).await;
+        let (files, _) = open(&rt, &device).await.unwrap();
+        let table = CreateOptions { kind: FileKind::Sst, ..CreateOptions::default() };
+        let late = files.create("late", table).await.unwrap();
+        for number in 0.. {
+            let file = files.create(&format!("f{number}"), table).await.unwrap();
+            file.append(vec![Bytes::from(contents(number, 0, 30_000))]).await.unwrap();
+            if file.sync().await.is_err() {
+                drop(file);
+                files.remove(&format!("f{number}")).await.unwrap();
+                break;
+            }
+        }
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]).sparing(files.data_zones().map(ZoneId)));
+        let removing = files.clone();
+        let remove = move |number: u64| {
+            let files = removing.clone();
+            async move { files.remove(&format!("f{number}")).await }
+        };
+        let removed = rt.spawn(join_all((0..20).map(remove)));
+        rt.sleep(Duration::from_secs(1)).await;
+        late.append(vec![Bytes::from(contents(3, 0, 200_000))]).await.unwrap();
+        let waits =
+            matches!(select(pin!(late.sync()), pin!(rt.sleep(Duration::from_secs(60)))).await, Either::Right(_));
+        assert!(waits, "{:?}", files.stats());
+        device.set_faults(Faults::default());
+        device.release_hung();
+        late.sync().await.unwrap();
+        removed.await.unwrap().into_iter().for_each(|removed| removed.unwrap());
+        files.close().await.unwrap();
+    });
 }

@@ -1,16 +1,19 @@
 //! Names, handles, locks, sizes, times: each as databases expect it.
 
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
+use shingle_base::{Blocks, ZoneId};
 use shingle_runtime::UnixTime;
-use shingle_sim::Sim;
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger};
 use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, FormatOptions, Options, WriteLifetime, ZoneFiles};
 
 use crate::common::{bytes, fresh, of, open};
 
-fn run(test: impl AsyncFnOnce(ZoneFiles, shingle_sim::SimDevice, shingle_runtime::Runtime) + 'static) {
+fn run(test: impl AsyncFnOnce(ZoneFiles, SimDevice, shingle_runtime::Runtime) + 'static) {
     Sim::new(7).run(move |rt| async move {
         let (device, files) = fresh(&rt).await;
         test(files, device, rt).await;
@@ -65,7 +68,7 @@ fn a_file_lives_for_its_handles_after_its_last_name_is_gone() {
         file.append(bytes("more")).await.unwrap();
         file.sync().await.unwrap();
         // An opening after a crash finds nothing of it, and a handle's end frees it at once.
-        let (other, _) = open(&rt, &shingle_sim::SimDevice::resume(&rt, device.kill())).await.unwrap();
+        let (other, _) = open(&rt, &SimDevice::resume(&rt, device.kill())).await.unwrap();
         assert_eq!((other.stats().files, other.stats().live_bytes), (0, 0));
         drop(file);
         assert_eq!((files.stats().files, files.stats().live_bytes), (0, 0));
@@ -125,7 +128,7 @@ fn a_file_is_cut_and_goes_on() {
             file.truncate(10_005).await.unwrap();
             file.sync().await.unwrap();
         }
-        let (other, _) = open(&rt, &shingle_sim::SimDevice::resume(&rt, device.kill())).await.unwrap();
+        let (other, _) = open(&rt, &SimDevice::resume(&rt, device.kill())).await.unwrap();
         for name in ["log", "table"] {
             let read = other.open_file(name).unwrap().read(0, 100_000).await.unwrap();
             assert_eq!(read.len(), 10_005, "{name}");
@@ -210,6 +213,67 @@ fn a_sync_of_a_log_is_one_write() {
         assert!(join_all(syncs).await.into_iter().all(|synced| synced.is_ok()));
         assert!(device.counts().writes.0 - before <= 10, "{} writes", device.counts().writes.0 - before);
         assert_eq!(file.size(), 22 + 60 + 2100);
+    });
+}
+
+/// ZF-SYNC-2: after a power cut bytes of a log belong to no file if that is being made, and pass for those that are being cut off.
+#[test]
+fn a_sync_waits_for_the_entries_that_its_bytes_hang_on() {
+    run(async |files, device, rt| {
+        let old = Rc::new(files.create("old", of(FileKind::Wal)).await.unwrap());
+        old.append(vec![Bytes::from(vec![1; 100])]).await.unwrap();
+        old.sync().await.unwrap();
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]).sparing(files.data_zones().map(ZoneId)));
+        let (making, cutting) = (files.clone(), old.clone());
+        let made = rt.spawn(async move { making.create("new", of(FileKind::Wal)).await });
+        let cut = rt.spawn(async move { cutting.truncate(50).await });
+        rt.sleep(Duration::from_millis(1)).await;
+        let new = Rc::new(files.open_file("new").unwrap());
+        for file in [&old, &new] {
+            file.append(bytes("behind it")).await.unwrap();
+            let waits =
+                matches!(select(pin!(file.sync()), pin!(rt.sleep(Duration::from_secs(60)))).await, Either::Right(_));
+            assert!(waits, "{} bytes count before their entry does", file.size());
+        }
+        device.set_faults(Faults::default());
+        device.release_hung();
+        drop(made.await.unwrap().unwrap());
+        cut.await.unwrap().unwrap();
+        old.sync().await.unwrap();
+        new.sync().await.unwrap();
+        let (other, _) = open(&rt, &SimDevice::new(&rt, &device.crash_image(1))).await.unwrap();
+        for (name, size) in [("old", 59), ("new", 9)] {
+            let read = other.open_file(name).unwrap().read(size - 9, 100).await.unwrap();
+            assert_eq!(read, "behind it", "{name}");
+        }
+    });
+}
+
+/// ZF-CLOSE-3: a zone that is full is left while the files close; the drive takes long to tell of it.
+#[test]
+fn a_close_waits_for_the_ends_of_zones() {
+    run(async |files, device, rt| {
+        let hang = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::Hang };
+        device.set_faults(Faults::new([hang]));
+        let file = files.create("a", of(FileKind::Wal)).await.unwrap();
+        // Eight records fill a zone.
+        let record = shingle_record::sliced_capacity(Blocks(8));
+        for _ in 0..8 {
+            file.append(vec![Bytes::from(vec![1; record as usize])]).await.unwrap();
+        }
+        file.flush().await.unwrap();
+        drop(file);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(device.hung(), 1);
+        let closing = rt.spawn(files.close());
+        rt.sleep(Duration::from_secs(1)).await;
+        device.set_faults(Faults::default());
+        device.release_hung();
+        closing.await.unwrap().unwrap();
+        let commands = device.counts().commands;
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(device.counts().commands, commands, "commands after the close");
     });
 }
 

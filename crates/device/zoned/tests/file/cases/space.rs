@@ -176,7 +176,7 @@ fn any_mix_of_table_entries_since_the_last_flush_is_a_drive() {
 
 /// ZD-FD-5: a write whose process was killed before its entry left bytes behind the write pointer. No later write may be followed by them.
 #[test]
-fn bytes_behind_a_write_pointer_are_zeros_after_an_opening() {
+fn bytes_behind_a_write_pointer_are_zeros_once_their_zone_is_written_on() {
     let directory = Directory::new("behind");
     let path = directory.drive();
     create(&path, &geometry());
@@ -189,16 +189,24 @@ fn bytes_behind_a_write_pointer_are_zeros_after_an_opening() {
         drop(device);
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let at = |slot: u64, block: u64| 8192 + (slot * 64 + block) * 4096;
-        let behind = [(at(0, 10), 54 * 4096), (at(2, 4), 60 * 4096)];
-        for (at, length) in behind {
+        let behind = [(5, at(0, 10), 54 * 4096), (7, at(2, 4), 60 * 4096)];
+        for (_, at, length) in behind {
             file.write_all_at(&vec![7; length], at).unwrap();
         }
         let device = crate::open(&path, &runtime).unwrap();
-        for (at, length) in behind {
-            let mut found = vec![1; length];
-            file.read_exact_at(&mut found, at).unwrap();
-            assert!(found.iter().all(|byte| *byte == 0), "old bytes at {at}");
+        for (zone, at, length) in behind {
+            let is = |byte: u8, from: u64| {
+                let mut found = vec![1; length - from as usize];
+                file.read_exact_at(&mut found, at + from).unwrap();
+                found.iter().all(|found| *found == byte)
+            };
+            assert!(is(7, 0), "an opening takes no time for zone {zone}");
+            device.append(ZoneId(zone), vec![blocks(4, 1)]).await.unwrap();
+            assert!(is(0, 4096), "zone {zone}: old bytes behind {at}");
+            device.append(ZoneId(zone), vec![blocks(5, 1)]).await.unwrap();
         }
+        let written = device.read(Lba(5 * 64 + 10), Blocks(2)).await.unwrap();
+        assert!(written == [blocks(4, 1), blocks(5, 1)].concat(), "it is cleared once");
         for (zone, tag, count) in [(5, 1, 10), (6, 2, 60), (7, 3, 4)] {
             let read = device.read(Lba(zone * 64), Blocks(count)).await.unwrap();
             assert!(read == blocks(tag, count), "zone {zone}: what was written stays");
