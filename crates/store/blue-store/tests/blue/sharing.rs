@@ -93,6 +93,8 @@ fn shared_bytes_move_whatever_becomes_of_others_in_their_transaction() {
                 transaction.remove(&id);
                 store.submit(left, transaction).await.unwrap();
             }
+            // As above.
+            rt.sleep(std::time::Duration::from_secs(2)).await;
             assert_eq!((store.stats().live_bytes, store.check(true).await.unwrap()), (0, vec![]), "noted {noted}");
         });
     }
