@@ -32,10 +32,15 @@ peers: ## records real F2FS and btrfs, and our engine, under the lab's load in a
 	@cargo build --release --quiet --bin shingle --bin shingle-lab
 	@target/release/shingle lab run peers-replay --traces target/peers
 
-traces: ## records the project's own block traces: ext4 on a volume in a virtual machine, under six loads (crates/app/lab/traces/README.md)
+traces: ## records the project's own block traces: ext4 on a volume in a virtual machine, under ten loads (crates/app/lab/traces/README.md)
 	@scripts/setup zoned
 	@cargo build --release --quiet --bin shingle
 	@python3 tests/zoned/traces.py target/traces --shingle target/release/shingle
+
+volume-trees: ## a tree as large as a kernel's source in ext4, xfs and btrfs on volumes, with kill -9 (root, this machine's own kernel): minutes
+	@scripts/setup zoned
+	@cargo build --release --quiet --bin shingle
+	@python3 tests/volumes/source_tree.py --shingle target/release/shingle
 
 record-rocksdb: ## records RocksDB's file calls under the dissertation's load, for `shingle lab run rocksdb-hmsmr --trace FILE`: 20 minutes, 15 GB of disk
 	@python3 tests/rocksdb/record.py target/rocksdb-fillrandom.calls.gz
@@ -71,4 +76,4 @@ lint: ## formatting and clippy, as CI has them
 fmt: ## format the code
 	cargo fmt --all
 
-.PHONY: help serve test crash test-zoned peers traces record-rocksdb wheel bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt
+.PHONY: help serve test crash test-zoned peers traces volume-trees record-rocksdb wheel bench chunk-memory array-open fuzz fuzz-parsers deb lint fmt

@@ -93,7 +93,7 @@ def test_a_server_has_volumes_beside_its_objects(tmp_path, drive):
     config = tmp_path / "config.toml"
     config.write_text(
         f'[[drive]]\npath = "{part(drive, "store")}"\n'
-        f'[[volume]]\ndrive = "{part(drive, "vm1")}"\n'
+        f'[[volume]]\ndrive = "{part(drive, "vm1")}"\nlayer = "tl2"\n'
         f'[[volume]]\ndrive = "{part(drive, "vm2")}"\nname = "second"\n'
         f'[nbd]\nsockets = ["{tmp_path}/nbd.sock"]\n'
     )

@@ -6,6 +6,7 @@ import random
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -230,9 +231,10 @@ def test_a_damaged_sector_is_named_and_all_others_are_served(tmp_path, drive, ex
     assert json.loads(ok("volume", "check", drive, "--json"))["clean"]
 
 
-def test_a_full_volume_takes_any_number_of_rewrites(tmp_path):
+@pytest.mark.parametrize("layer", ["builtin", "tl1", "tl1:min_assoc", "tl2", "tl2:greedy"])
+def test_a_full_volume_takes_any_number_of_rewrites(tmp_path, layer):
     drive = made(tmp_path, "small", "96MiB")
-    with Export(tmp_path, drive) as export:
+    with Export(tmp_path, drive, options=["--layer", layer]) as export:
         client, rng = Client(export.socket), random.Random(5)
         count = client.size // (16 * BLOCK)
         for at in [*range(count), *(rng.randrange(count) for _ in range(2 * count))]:
@@ -348,6 +350,18 @@ def test_an_attached_volume_is_a_disk_with_a_file_system(tmp_path, drive):
             process.kill()
             process.wait()
     assert json.loads(ok("volume", "check", drive, "--json"))["clean"]
+
+
+def test_a_tree_of_sources_outlives_kill_9_in_a_file_system(tmp_path):
+    """The short form of `make volume-trees`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes disks")
+    need("nbdfuse", "losetup", "mkfs.ext4", "mount")
+    if not os.path.exists("/dev/fuse") or subprocess.run(["losetup", "--find"], capture_output=True).returncode != 0:
+        pytest.skip("this machine has no FUSE or no loop devices")
+    script = ROOT / "tests/volumes/source_tree.py"
+    said = run(sys.executable, script, "--shingle", BINARY, "--files", 800, "--only", "ext4", "--scratch", tmp_path, "--json")
+    assert json.loads(said)["files"] == 800 and "checked" in json.loads(said)["seconds"]["ext4"]
 
 
 def test_the_service_manager_is_told_and_the_socket_is_in_its_directory(tmp_path, drive):

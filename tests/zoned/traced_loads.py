@@ -1,6 +1,6 @@
 """Loads of the project's own traces (traces.py): the same files and bytes each time.
 
-    traced_loads.py mail|build|sqlite FOLDER
+    traced_loads.py mail|build|sqlite|randomwrite|singlestreamwrite|fileserver|varmail FOLDER
 """
 
 import os
@@ -9,12 +9,17 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 
 #: Sizes of mails by a rough law of thirds, in bytes.
 MAILS, BOXES, MAIL_SIZES = 400, 8, [1500, 3000, 6000, 12_000, 24_000, 96_000]
 #: Sources of a build, in libraries.
 LIBRARIES, SOURCES = 4, 10
 ROWS, TRANSACTIONS = 2000, 250
+#: Filebench's loads (FSTL, Table II), with the table's sizes of I/Os and files, and fewer of them.
+FILE_MIB, RANDOM_WRITES, STREAMS = 64, 4000, 3
+SERVER = {"files": 200, "file_bytes": 128 << 10, "append_bytes": 16 << 10, "threads": 16, "rounds": 20}
+MAILBOX = {"files": 100, "file_bytes": 16 << 10, "append_bytes": 16 << 10, "threads": 16, "rounds": 12}
 
 
 def synced(folder):
@@ -98,6 +103,114 @@ def sqlite(folder, rng):
     database.close()
 
 
+def one_file(folder, rng):
+    """A large file, made before the load and durable."""
+    with open(folder / "file", "wb") as file:
+        for _ in range(FILE_MIB):
+            file.write(rng.randbytes(1 << 20))
+    os.sync()
+    return os.open(folder / "file", os.O_WRONLY)
+
+
+def randomwrite(folder, rng):
+    """Writes of 8 KiB at random in one file, through the page cache."""
+    file, data = one_file(folder, rng), rng.randbytes(8 << 10)
+    for _ in range(RANDOM_WRITES):
+        os.pwrite(file, data, rng.randrange(FILE_MIB << 7) << 13)
+    os.close(file)
+
+
+def singlestreamwrite(folder, rng):
+    """Overwrites one file from its beginning to its end, 1 MiB at a time, through the page cache."""
+    file, data = one_file(folder, rng), rng.randbytes(1 << 20)
+    for _ in range(STREAMS):
+        for at in range(FILE_MIB):
+            os.pwrite(file, data, at << 20)
+    os.close(file)
+
+
+class Files:
+    """Files that threads make, append to, read and delete, each a file of its own at a time."""
+
+    def __init__(self, folder, rng, shape):
+        self.folder, self.rng, self.shape = folder, rng, shape
+        self.there, self.next, self.lock = [], 0, threading.Lock()
+        for _ in range(shape["files"]):
+            self.give(self.make(self.drawn_bytes()))
+        os.sync()
+
+    def drawn_bytes(self):
+        return max(1, int(self.rng.gammavariate(1.5, self.shape["file_bytes"] / 1.5)))
+
+    def make(self, size):
+        with self.lock:
+            name, data = self.folder / f"{self.next:06}", self.rng.randbytes(size)
+            self.next += 1
+        name.write_bytes(data)
+        return name
+
+    def take(self):
+        with self.lock:
+            return self.there.pop(self.rng.randrange(len(self.there)))
+
+    def give(self, name):
+        with self.lock:
+            self.there.append(name)
+
+    def append(self, name, sync):
+        with self.lock:
+            data = self.rng.randbytes(self.rng.randint(1, self.shape["append_bytes"]))
+        with open(name, "ab") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+
+    def run(self, loop):
+        """Has all threads go through the loop for their rounds."""
+        def rounds():
+            for _ in range(self.shape["rounds"]):
+                loop(self)
+        threads = [threading.Thread(target=rounds) for _ in range(self.shape["threads"])]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def fileserver(folder, rng):
+    """A file is made, another is appended to, one is read, one is deleted, one is looked up."""
+    def loop(files):
+        files.give(files.make(files.drawn_bytes()))
+        name = files.take()
+        files.append(name, sync=False)
+        name.read_bytes()
+        files.give(name)
+        files.take().unlink()
+        name = files.take()
+        name.stat()
+        files.give(name)
+    Files(folder, rng, SERVER).run(loop)
+
+
+def varmail(folder, rng):
+    """A mail is deleted; one comes, and is synced; one is read and appended to, and synced; one is read."""
+    def loop(files):
+        files.take().unlink()
+        name = files.make(0)
+        files.append(name, sync=True)
+        files.give(name)
+        name = files.take()
+        name.read_bytes()
+        files.append(name, sync=True)
+        files.give(name)
+        name = files.take()
+        name.read_bytes()
+        files.give(name)
+    Files(folder, rng, MAILBOX).run(loop)
+
+
 if __name__ == "__main__":
-    load = {"mail": mail, "build": build, "sqlite": sqlite}[sys.argv[1]]
+    loads = [mail, build, sqlite, randomwrite, singlestreamwrite, fileserver, varmail]
+    load = {load.__name__: load for load in loads}[sys.argv[1]]
     load(pathlib.Path(sys.argv[2]), random.Random(1))

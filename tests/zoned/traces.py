@@ -38,6 +38,7 @@ TRACES = {
     ),
     "ext4-build": (["cc", "ar", "make", "python3"], "python3 LOADS build FOLDER"),
     "ext4-sqlite": (["python3"], "python3 LOADS sqlite FOLDER"),
+    **{f"ext4-{load}": (["python3"], f"python3 LOADS {load} FOLDER") for load in ["randomwrite", "singlestreamwrite", "fileserver", "varmail"]},
     "ext4-pgbench": (
         ["runuser", *(str(folder / "initdb") for folder in POSTGRES or [pathlib.Path("/usr/lib/postgresql/VERSION/bin")])],
         """

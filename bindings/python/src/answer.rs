@@ -104,6 +104,7 @@ pub(crate) fn stats_of<'py>(py: Python<'py>, stats: &VolumeStats) -> PyResult<Bo
         ("blocks_copied", counters.blocks_copied),
         ("pairs", counters.pairs),
         ("cleaned", counters.cleaned),
+        ("extents_joined", counters.extents_joined),
         ("freed", counters.freed),
         ("checkpoints", counters.checkpoints),
         ("sectors_mapped", stats.sectors_mapped),

@@ -15,7 +15,7 @@ use shingle_zoned_linux::OpenOptions;
 use tokio::sync::oneshot;
 
 use crate::answer::exception;
-use crate::policy::{generator, run_beside};
+use crate::policy::{Cleaner, run_beside};
 
 /// Calls to a volume that wait, and that are under way.
 const CALLS: (usize, usize) = (64, 1024);
@@ -88,7 +88,7 @@ pub(crate) struct Export {
 
 #[pymethods]
 impl Export {
-    /// Opens the volume on `drive` and exports it at `socket`; `policy` returns a generator, or is None. With `record`, a block trace of what clients
+    /// Opens the volume on `drive` and exports it at `socket`; `policy` is that of `simulate`. With `record`, a block trace of what clients
     /// ask for goes to that new file.
     #[new]
     #[pyo3(signature = (drive, socket, policy = None, record = None))]
@@ -99,7 +99,7 @@ impl Export {
         policy: Option<Py<PyAny>>,
         record: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let policy = policy.map(|policy| generator(py, &policy)).transpose()?;
+        let cleaner = Cleaner::of(py, policy)?;
         let (desk, calls) = Desk::with_places(CALLS.0, CALLS.1);
         let (opened, is_open) = oneshot::channel();
         let (closed, ended) = oneshot::channel();
@@ -107,7 +107,7 @@ impl Export {
             match opened_volume(&rt, &drive).await {
                 Ok(volume) => {
                     let _ = opened.send(Ok(()));
-                    let _ = closed.send(own(rt, volume, calls, policy).await);
+                    let _ = closed.send(own(rt, volume, calls, cleaner).await);
                 }
                 Err(failed) => drop(opened.send(Err(failed))),
             }
@@ -161,9 +161,10 @@ async fn opened_volume(rt: &Runtime, drive: &std::path::Path) -> Result<Volume, 
 }
 
 /// Serves a volume's calls until it is to close, and closes it.
-async fn own(rt: Runtime, volume: Volume, calls: Calls<Core>, policy: Option<Py<PyAny>>) -> StoreResult<()> {
-    if let Some(generator) = policy {
-        rt.spawn_detached(run_beside(rt.clone(), volume.control(), generator));
+async fn own(rt: Runtime, volume: Volume, calls: Calls<Core>, cleaner: Cleaner) -> StoreResult<()> {
+    match cleaner {
+        Cleaner::Native(layer) => layer.begin(&rt, &volume),
+        Cleaner::Python(generator) => rt.spawn_detached(run_beside(rt.clone(), volume.control(), generator)),
     }
     let core = Rc::new(Core { volume: volume.clone(), closing: Closing::default() });
     calls.serve(rt, core, |core| &core.closing).await;

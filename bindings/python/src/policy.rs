@@ -1,11 +1,12 @@
 //! A policy at work: its generator is asked for a command, the command is done, and it gets the answer.
 
 use futures_util::FutureExt;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use shingle_runtime::Runtime;
 use shingle_store_api::StoreResult;
 use shingle_translation::Control;
+use shingle_translation_layers::Layer;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Answer, exception};
@@ -44,9 +45,22 @@ fn step(py: Python<'_>, generator: &Py<PyAny>, answer: Option<StoreResult<Answer
     }
 }
 
-/// A policy's generator. `policy` is called without arguments.
-pub(crate) fn generator(py: Python<'_>, policy: &Py<PyAny>) -> PyResult<Py<PyAny>> {
-    policy.call0(py)
+/// A volume's cleaner.
+pub(crate) enum Cleaner {
+    Native(Layer),
+    /// A policy's generator.
+    Python(Py<PyAny>),
+}
+
+impl Cleaner {
+    /// The cleaner that a caller names, or makes: a policy is called without arguments.
+    pub(crate) fn of(py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Self> {
+        let Some(policy) = policy else { return Ok(Self::Native(Layer::default())) };
+        match policy.extract::<String>(py) {
+            Ok(name) => name.parse().map(Self::Native).map_err(PyValueError::new_err),
+            Err(_) => policy.call0(py).map(Self::Python),
+        }
+    }
 }
 
 /// The answer to a command. `None` if the close of the volume broke it off, which is no error of the policy: it ends.

@@ -14,11 +14,10 @@ use shingle_runtime::Runtime;
 use shingle_sim::{Sim, SimDevice};
 use shingle_store_api::{BlockStore, Durability, StoreResult};
 use shingle_translation::{FormatOptions, Options, Volume, VolumeStats};
-use shingle_translation_layers::{Tl1, Tl2, tl1, tl2};
 use shingle_zoned::{Geometry, MemoryDevice};
 
 use crate::answer::{exception, stats_of};
-use crate::policy::{generator, run_here};
+use crate::policy::{Cleaner, run_here};
 
 /// Blocks of a MiB.
 const MIB: u64 = 256;
@@ -46,15 +45,6 @@ enum Kinds {
     Zero,
 }
 
-/// A layer that cleans.
-enum Layer {
-    /// The volume's own.
-    Own,
-    Tl1(Tl1),
-    Tl2(Tl2),
-    Python(Py<PyAny>),
-}
-
 /// Times of a run.
 #[derive(Default)]
 struct Times {
@@ -66,7 +56,7 @@ struct Times {
 
 /// Replays a trace on a volume on a modelled drive, in virtual time.
 ///
-/// `policy` is a function that returns a generator, or "tl1", "tl2", or None for the volume's own cleaner. `trace` has tuples of "r", "w", "t", "f" or "z" (read, write, trim,
+/// `policy` is a function that returns a generator, or a native layer's name such as "tl1" or "tl2:greedy", or None for the volume's own cleaner. `trace` has tuples of "r", "w", "t", "f" or "z" (read, write, trim,
 /// flush, zeros), first byte and number of bytes, at most 2^30 of a read or write. `depth` calls are under way at once. The same arguments give the same result.
 #[pyfunction]
 #[pyo3(signature = (policy, trace, *, drive = "st20000nm001j", zones = 100, size = None, depth = 1, seed = 1, sector = 4096))]
@@ -84,13 +74,13 @@ pub(crate) fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let calls =
         trace.into_iter().map(|(kind, offset, length)| call(&kind, offset, length)).collect::<PyResult<Vec<_>>>()?;
-    let layer = layer(py, policy)?;
+    let cleaner = Cleaner::of(py, policy)?;
     let profile = Profile::named(drive).map_err(|error| PyValueError::new_err(error.0))?;
     if profile.kind != Kind::HmSmr {
         return Err(PyValueError::new_err(format!("{drive} is no host-managed shingled drive")));
     }
     let options = FormatOptions { size_bytes: size, sector_bytes: sector, ..FormatOptions::default() };
-    let ran = Sim::new(seed).run(move |rt| run(rt, profile, zones, options, layer, calls, depth.max(1)));
+    let ran = Sim::new(seed).run(move |rt| run(rt, profile, zones, options, cleaner, calls, depth.max(1)));
     let (times, stats) = ran.map_err(|error| match error {
         Failed::Volume(error) => exception(&error),
         Failed::Policy(error) => error,
@@ -134,22 +124,12 @@ fn call(kind: &str, offset: u64, length: u64) -> PyResult<Call> {
     Ok(Call { kind, offset, length })
 }
 
-fn layer(py: Python<'_>, policy: Option<Py<PyAny>>) -> PyResult<Layer> {
-    let Some(policy) = policy else { return Ok(Layer::Own) };
-    match policy.extract::<String>(py).as_deref() {
-        Ok("tl1") => Ok(Layer::Tl1(Tl1::default())),
-        Ok("tl2") => Ok(Layer::Tl2(Tl2::default())),
-        Ok(other) => Err(PyValueError::new_err(format!("there are the layers \"tl1\" and \"tl2\", and not {other:?}"))),
-        Err(_) => Ok(Layer::Python(generator(py, &policy)?)),
-    }
-}
-
 async fn run(
     rt: Runtime,
     profile: Profile,
     zones: u32,
     options: FormatOptions,
-    layer: Layer,
+    cleaner: Cleaner,
     calls: Vec<Call>,
     depth: usize,
 ) -> Result<(Times, VolumeStats), Failed> {
@@ -162,11 +142,9 @@ async fn run(
     Volume::format(&rt, device.clone(), options).await?;
     let (volume, _) = Volume::open(&rt, device, Options::default()).await?;
     let failed = Rc::new(RefCell::new(None));
-    match layer {
-        Layer::Own => {}
-        Layer::Tl1(options) => rt.spawn_detached(tl1(rt.clone(), volume.control(), options)),
-        Layer::Tl2(options) => rt.spawn_detached(tl2(rt.clone(), volume.control(), options)),
-        Layer::Python(generator) => {
+    match cleaner {
+        Cleaner::Native(layer) => layer.begin(&rt, &volume),
+        Cleaner::Python(generator) => {
             let (control, failed) = (volume.control(), failed.clone());
             rt.spawn_detached(async move {
                 *failed.borrow_mut() = run_here(control, generator).await.err();

@@ -72,6 +72,19 @@ def test_a_policy_that_fails_holds_up_nobody_for_long(drive, tmp_path, bad):
 
 
 @needs_qemu_io
+@pytest.mark.parametrize("layer", ["tl1", "tl1:fifo", "tl2:greedy"])
+def test_a_native_layer_cleans_under_a_client(drive, tmp_path, layer):
+    with shingle.Export(drive, str(tmp_path / "socket"), layer) as export:
+        write_much(export.uri)
+        qemu_io(export.uri, "read -P 5 0 16M")
+
+
+def test_an_unknown_layer_is_refused_with_those_that_there_are(drive, tmp_path):
+    with pytest.raises(ValueError, match="tl2:POLICY"):
+        shingle.Export(drive, str(tmp_path / "socket"), "tl3")
+
+
+@needs_qemu_io
 def test_what_a_client_asked_for_is_recorded_and_simulated(drive, tmp_path):
     trace = str(tmp_path / "load.trace.gz")
     with shingle.Export(drive, str(tmp_path / "socket"), tl2(), record=trace) as export:

@@ -58,7 +58,7 @@ class Result(TypedDict):
     stats: dict[str, int]
 
 def simulate(
-    policy: Policy | Literal["tl1", "tl2"] | None,
+    policy: Policy | str | None,
     trace: Iterable[tuple[Literal["r", "w", "t", "f", "z"], int, int]],
     *,
     drive: str = "st20000nm001j",
@@ -72,7 +72,7 @@ def create_drive(path: str, *, zones: int = 64, zone_mib: int = 16) -> None: ...
 def create_volume(drive: str, *, size: int | None = None, sector: int = 4096, force: bool = False) -> None: ...
 
 class Export:
-    def __init__(self, drive: str, socket: str, policy: Policy | None = None, record: str | None = None) -> None: ...
+    def __init__(self, drive: str, socket: str, policy: Policy | str | None = None, record: str | None = None) -> None: ...
     @property
     def socket(self) -> str: ...
     @property

@@ -41,6 +41,7 @@ pub use offline::store::{Access, OfflineStore};
 pub use reports::health::utc;
 pub use reports::status::ask as ask_status;
 pub use server::{Server, run, start_log};
+pub use shingle_translation_layers::Layer as VolumeLayer;
 pub use volumes::{
     AttachVolume, Exports, Place, Served as ServedVolumes, SnapshotLine, SnapshotWish, Stop, TlsFiles, VolumeExport,
     ask_for_snapshots, attach as attach_volume, export as export_volumes, export_name,

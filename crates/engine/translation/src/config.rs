@@ -35,10 +35,13 @@ pub struct Options {
     /// Goes on where an opening is refused, because names of sectors cannot be read: those sectors may then read as they were
     /// before they were last written. The report says which blocks they are.
     pub accept_loss: bool,
+    /// Memory of the volume's own map, above which its extents are joined by copying; at least 64 B for each MiB of the volume are allowed. `None` =
+    /// any. (TL-MEM-1)
+    pub map_bytes: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { low_water: FREE_MIN, recovery_depth: 8, accept_loss: false }
+        Self { low_water: FREE_MIN, recovery_depth: 8, accept_loss: false, map_bytes: None }
     }
 }

@@ -36,10 +36,11 @@ impl Engine {
         self.keeper.keep(runs, step, async |woken| self.rest(woken).await, || self.wakes.room.notify_waiters()).await;
     }
 
-    /// Waits for something to do: no longer than writers may wait for a controller, or zones that could not be read for the next try.
+    /// Waits for something to do: no longer than writers may wait for a controller, zones that could not be read for the next try, or
+    /// gathering for its own.
     async fn rest(&self, woken: impl Future<Output = ()>) {
         let patience = self.takes_over_in().filter(|time| !time.is_zero());
-        match [patience, self.stuck_for()].into_iter().flatten().min() {
+        match [patience, self.stuck_for(), self.gathers_in()].into_iter().flatten().min() {
             Some(time) => {
                 select(pin!(woken), pin!(self.rt.sleep(time))).await;
             }
@@ -57,6 +58,9 @@ impl Engine {
             return Ok(true);
         }
         self.retry_stuck();
+        if self.gather().await? {
+            return Ok(true);
+        }
         let wanted = {
             let state = self.state.borrow();
             self.free_wanted(&state).saturating_sub(state.zones.free())

@@ -5,6 +5,7 @@ use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zone_kit::Losses;
 
+use crate::clean::Gathering;
 use crate::failure::Failure;
 use crate::format::Move;
 use crate::layout::Shape;
@@ -74,6 +75,7 @@ pub(crate) struct State {
     pub(crate) stuck_at: Option<Instant>,
     /// The volume closes, and the file system that holds the drive has no room: nothing more can be written. (TL-CLOSE-1)
     pub(crate) host_full: bool,
+    pub(crate) gathering: Gathering,
     /// The keeper found nothing that would make room.
     pub(crate) hopeless: bool,
     /// Zones that failed with callers' writes that no flush had covered. (TL-LOSS-1)
@@ -107,6 +109,7 @@ impl State {
             stopped: None,
             stuck_at: None,
             host_full: false,
+            gathering: Gathering::default(),
             hopeless: false,
             losses: Losses::default(),
             doubts: Vec::new(),

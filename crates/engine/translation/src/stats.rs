@@ -17,6 +17,8 @@ pub struct Counters {
     pub pairs: u64,
     /// Zones that were emptied by copying.
     pub cleaned: u64,
+    /// Extents fewer by gathering: joined with their neighbours because the map had more than its limit.
+    pub extents_joined: u64,
     /// Zones that became free.
     pub freed: u64,
     /// Checkpoints.

@@ -3,6 +3,8 @@
 //! - [`tl1`]: writes go to a persistent cache of zones; sectors have homes, into which the cache is merged.
 //! - [`tl2`]: sectors stay where they are written; zones with few of them alive are emptied to the head of the log.
 //!
+//! [`Layer`] is the choice among them and the volume's own cleaner.
+//!
 //! Each is a task beside its volume, and uses nothing but [`Control`](shingle_translation::Control): so the volume loses no data by what it does. A layer ends
 //! when its volume closes.
 //!
@@ -15,10 +17,12 @@
 //! - TLL-END-1: a layer ends soon after its volume begins to close.
 
 mod census;
+mod layer;
 mod moves;
 mod pace;
 mod tl1;
 mod tl2;
 
+pub use layer::Layer;
 pub use tl1::{CachePolicy, Tl1, tl1};
 pub use tl2::{LogPolicy, Tl2, tl2};

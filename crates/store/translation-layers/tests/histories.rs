@@ -16,7 +16,19 @@ use shingle_zoned::{Geometry, MemoryDevice};
 type Layer = Box<dyn Fn(Runtime, Control) -> LocalBoxFuture<'static, ()>>;
 
 fn tl1_with(policy: CachePolicy, sequential: Option<u32>) -> Layer {
-    let options = Tl1 { policy, cache_zones: 4, idle: Some(Duration::from_millis(50)), sequential };
+    tl1_of(Tl1 { policy, sequential, ..FEW_ZONES })
+}
+
+/// A small cache, and a volume that is idle soon.
+const FEW_ZONES: Tl1 = Tl1 {
+    policy: CachePolicy::MinAssoc,
+    cache_zones: 4,
+    idle: Some(Duration::from_millis(50)),
+    sequential: None,
+    scratch: false,
+};
+
+fn tl1_of(options: Tl1) -> Layer {
     Box::new(move |rt, control| Box::pin(tl1(rt, control, options)))
 }
 
@@ -27,6 +39,7 @@ fn tl2_with(policy: LogPolicy, young: Option<u32>) -> Layer {
 fn layers() -> Vec<Layer> {
     let first = CachePolicy::ALL.into_iter().flat_map(|policy| [tl1_with(policy, None), tl1_with(policy, Some(16))]);
     first
+        .chain([tl1_of(Tl1 { scratch: true, ..FEW_ZONES })])
         .chain(LogPolicy::ALL.into_iter().flat_map(|policy| [tl2_with(policy, None), tl2_with(policy, Some(4))]))
         .collect()
 }

@@ -101,8 +101,7 @@ impl Attach {
     fn by_nbd(self) -> Outcome {
         let scratch = Scratch::new(Path::new("/run"))?;
         let (socket, name) = (scratch.0.join(SOCKET), export_name(&self.drive));
-        let volumes =
-            vec![VolumeExport { drive: self.drive, name: name.clone(), read_only: false, record: self.record }];
+        let volumes = vec![VolumeExport { record: self.record, ..VolumeExport::new(self.drive, name.clone()) }];
         let exports = self.manner.exports(volumes, vec![Place::Unix(socket.clone())], None);
         let (device, mut result) = (self.device, Ok(()));
         let ready = async |served: ServedVolumes, mut stop: Stop| {

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use shingle_base::ByteSize;
 use shingle_server::{
-    AttachVolume, Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, export_name,
-    export_volumes,
+    AttachVolume, Error, ErrorKind, Exports, Place, ServedVolumes, Stop, TlsFiles, VolumeExport, VolumeLayer,
+    export_name, export_volumes,
 };
 
 use crate::failure::{Failure, Outcome, status};
@@ -63,6 +64,12 @@ pub(super) struct Manner {
     /// Go on where it cannot be known which sectors were written last: those may read as they were before.
     #[arg(long)]
     accept_loss: bool,
+    /// The cleaner: builtin, tl1 (a cache in front of home zones) or tl2 (a log), with a policy behind a colon: tl1:min_valid, tl2:greedy.
+    #[arg(long, value_name = "LAYER", default_value = "builtin")]
+    layer: VolumeLayer,
+    /// Memory of the map, above which extents are joined by copying. At least 64 B for each MiB of the volume are allowed.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    map_memory: ByteSize,
     /// Level of the log: off, error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     log: String,
@@ -80,11 +87,9 @@ impl Export {
             )));
         }
         let records = self.record.into_iter().map(Some).chain(std::iter::repeat(None));
-        let volume = |(drive, record): (PathBuf, _)| VolumeExport {
-            name: self.name.clone().unwrap_or_else(|| export_name(&drive)),
-            drive,
-            read_only: false,
-            record,
+        let volume = |(drive, record): (PathBuf, _)| {
+            let name = self.name.clone().unwrap_or_else(|| export_name(&drive));
+            VolumeExport { record, ..VolumeExport::new(drive, name) }
         };
         let volumes: Vec<_> = self.drives.into_iter().zip(records).map(volume).collect();
         let mut places: Vec<_> = self.listen.into_iter().map(Place::Tcp).collect();
@@ -107,14 +112,22 @@ impl Export {
 impl Manner {
     /// Everything that is served.
     pub(super) fn exports(self, volumes: Vec<VolumeExport>, places: Vec<Place>, tls: Option<TlsFiles>) -> Exports {
-        let read_only = self.read_only;
-        let volumes = volumes.into_iter().map(|volume| VolumeExport { read_only, ..volume }).collect();
+        let (read_only, layer, map_bytes) = (self.read_only, self.layer, self.map_memory.0);
+        let volumes =
+            volumes.into_iter().map(|volume| VolumeExport { read_only, layer, map_bytes, ..volume }).collect();
         Exports { volumes, places, tls, accept_loss: self.accept_loss, log: self.log }
     }
 
     /// A volume that is a disk of the kernel.
     pub(super) fn attached(self, drive: PathBuf) -> AttachVolume {
-        AttachVolume { drive, read_only: self.read_only, accept_loss: self.accept_loss, log: self.log }
+        AttachVolume {
+            drive,
+            read_only: self.read_only,
+            layer: self.layer,
+            map_bytes: self.map_memory.0,
+            accept_loss: self.accept_loss,
+            log: self.log,
+        }
     }
 }
 

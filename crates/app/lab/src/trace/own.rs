@@ -12,7 +12,7 @@ pub struct Own {
 }
 
 /// All of them.
-pub const ALL: [Own; 6] = [
+pub const ALL: [Own; 10] = [
     Own {
         name: "ext4-unpack",
         about: "an archive of this project's sources is unpacked",
@@ -39,11 +39,34 @@ pub const ALL: [Own; 6] = [
         bytes: include_bytes!("../../traces/ext4-sqlite.trace.gz"),
     },
     Own {
+        name: "ext4-randomwrite",
+        about: "Filebench's randomwrite: 8 KiB are written at random in a file of 64 MiB, through the page cache",
+        bytes: include_bytes!("../../traces/ext4-randomwrite.trace.gz"),
+    },
+    Own {
+        name: "ext4-singlestreamwrite",
+        about: "Filebench's singlestreamwrite: a file of 64 MiB is overwritten three times in order, through the page cache",
+        bytes: include_bytes!("../../traces/ext4-singlestreamwrite.trace.gz"),
+    },
+    Own {
+        name: "ext4-fileserver",
+        about: "Filebench's fileserver: sixteen threads make, append to, read and delete files of about 128 KiB",
+        bytes: include_bytes!("../../traces/ext4-fileserver.trace.gz"),
+    },
+    Own {
+        name: "ext4-varmail",
+        about: "Filebench's varmail: sixteen threads receive, read, append to and delete mails of about 16 KiB, with fsync",
+        bytes: include_bytes!("../../traces/ext4-varmail.trace.gz"),
+    },
+    Own {
         name: "ext4-pgbench",
         about: "PostgreSQL makes a database, and does 400 transactions of pgbench for four clients",
         bytes: include_bytes!("../../traces/ext4-pgbench.trace.gz"),
     },
 ];
+
+/// Names of Filebench's loads. (FSTL, Table II)
+pub const FILEBENCH: [&str; 4] = ["ext4-randomwrite", "ext4-singlestreamwrite", "ext4-fileserver", "ext4-varmail"];
 
 /// The trace of that name.
 pub fn named(name: &str) -> Option<Own> {

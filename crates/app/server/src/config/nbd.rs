@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::volumes::export_name;
+use shingle_translation_layers::Layer;
+
+use super::values::{layer, size};
+use crate::volumes::{MAP_BYTES, export_name};
 
 /// A volume.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -16,6 +19,16 @@ pub struct VolumeConfig {
     /// Clients can write nothing.
     #[serde(default)]
     pub read_only: bool,
+    /// Its cleaner: `builtin`, `tl1` or `tl2`, with a policy behind a colon.
+    #[serde(default, deserialize_with = "layer")]
+    pub layer: Layer,
+    /// Memory of its map, above which extents are joined by copying.
+    #[serde(default = "map_bytes", deserialize_with = "size")]
+    pub map_memory: u64,
+}
+
+fn map_bytes() -> u64 {
+    MAP_BYTES
 }
 
 /// Ways to the volumes.

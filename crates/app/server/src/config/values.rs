@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use shingle_base::ByteSize;
+use shingle_translation_layers::Layer;
 
 /// A number of bytes, or text such as `256 MiB`.
 struct Size;
@@ -35,6 +36,10 @@ pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
 
 pub(super) fn maybe_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     size(deserializer).map(Some)
+}
+
+pub(super) fn layer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Layer, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// A time such as `30 days`, or `off`.

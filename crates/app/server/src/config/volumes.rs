@@ -24,10 +24,10 @@ impl Config {
         }
         let tls = tls_cert.zip(tls_key).map(|(cert, key)| TlsFiles { cert, key, clients: tls_clients });
         let volume = |volume: &VolumeConfig| VolumeExport {
-            drive: found_at(&self.data, &volume.drive),
-            name: volume.name(),
             read_only: volume.read_only,
-            record: None,
+            layer: volume.layer,
+            map_bytes: volume.map_memory,
+            ..VolumeExport::new(found_at(&self.data, &volume.drive), volume.name())
         };
         let volumes = self.volumes.iter().map(volume).collect();
         Some(Exports { volumes, places, tls, accept_loss: false, log: self.log.clone() })

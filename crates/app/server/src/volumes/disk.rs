@@ -6,6 +6,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use shingle_nbd_server::{About, Options as ServerOptions, Server};
 use shingle_translation::Options;
+use shingle_translation_layers::Layer;
 use shingle_ublk_server::{Disk, StoreDisk};
 use shingle_zoned_linux::{UblkError, ublk_check};
 use tokio::sync::oneshot;
@@ -25,6 +26,10 @@ pub struct AttachVolume {
     pub drive: PathBuf,
     /// The disk takes no writes.
     pub read_only: bool,
+    /// Its cleaner.
+    pub layer: Layer,
+    /// Memory of its map, above which extents are joined by copying.
+    pub map_bytes: u64,
     /// Goes on where sectors that were written last cannot be known: they may read as they were before.
     pub accept_loss: bool,
     /// Level of the log, or levels by module.
@@ -54,9 +59,10 @@ async fn serve(wanted: AttachVolume, ready: impl FnOnce(&Path)) -> Result<()> {
     let mut signals = Signals::new()?;
     // Before the drive is touched.
     ublk_check(false).map_err(of_ublk)?;
-    let options = Options { accept_loss: wanted.accept_loss, ..Options::default() };
+    let (accept_loss, map_bytes) = (wanted.accept_loss, Some(wanted.map_bytes));
+    let options = Options { accept_loss, map_bytes, ..Options::default() };
     let owner = tokio::select! {
-        owner = Owner::start(wanted.drive.clone(), options) => owner?,
+        owner = Owner::start(wanted.drive.clone(), options, wanted.layer) => owner?,
         // As safe as any other end: an opening that is cut off is done again.
         () = signals.any() => return Ok(()),
     };

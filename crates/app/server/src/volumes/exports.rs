@@ -2,9 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use shingle_translation_layers::Layer;
+
 use super::place::Place;
 use crate::drive_path;
 use crate::inventory::DriveName;
+
+/// Memory of a volume's map, if none is named.
+pub(crate) const MAP_BYTES: u64 = 1 << 30;
 
 /// A volume to serve.
 #[derive(Clone, Debug)]
@@ -15,8 +20,20 @@ pub struct VolumeExport {
     pub name: String,
     /// Clients can write nothing.
     pub read_only: bool,
+    /// Its cleaner.
+    pub layer: Layer,
+    /// Memory of its map, above which extents are joined by copying.
+    pub map_bytes: u64,
     /// A new file for a block trace of what clients ask for.
     pub record: Option<PathBuf>,
+}
+
+impl VolumeExport {
+    /// A volume that can be written to, and cleans by itself.
+    pub fn new(drive: PathBuf, name: String) -> Self {
+        let layer = Layer::default();
+        Self { drive, name, read_only: false, layer, map_bytes: MAP_BYTES, record: None }
+    }
 }
 
 /// Files of TLS, all PEM.

@@ -113,7 +113,8 @@ impl Keeper {
 
     /// Opens the volume, and serves it until a stop is wanted or it is gone.
     async fn once(&self, mut stopped: watch::Receiver<bool>) {
-        let owner = match Owner::start(self.volume.drive.clone(), Options::default()).await {
+        let options = Options { map_bytes: Some(self.volume.map_bytes), ..Options::default() };
+        let owner = match Owner::start(self.volume.drive.clone(), options, self.volume.layer).await {
             Ok(owner) => owner,
             Err(error) => return self.failed(&error),
         };

@@ -7,6 +7,7 @@ use shingle_runtime::Runtime;
 use shingle_runtime::owner::{Calls, Closing, Desk};
 use shingle_store_api::{BlockStore, StoreError, StoreResult};
 use shingle_translation::{Options, RecoveryReport, SnapshotView, Volume};
+use shingle_translation_layers::Layer;
 use shingle_zoned_linux::{OpenOptions, System};
 use tokio::sync::oneshot;
 
@@ -87,15 +88,15 @@ struct Opened {
 }
 
 impl Owner {
-    /// Starts an owner, and waits until its volume is open.
+    /// Starts an owner, and waits until its volume is open; `layer` cleans it.
     ///
     /// # Errors
     /// `InUse`, `NewerVersion`, `Drive`, `System`.
-    pub(super) async fn start(drive: PathBuf, options: Options) -> Result<Self> {
+    pub(super) async fn start(drive: PathBuf, options: Options, layer: Layer) -> Result<Self> {
         let (desk, calls) = Desk::with_places(QUEUE_DEPTH, PLACES);
         let ((tell, told), (end, closed)) = (oneshot::channel(), oneshot::channel());
         let path = drive.clone();
-        let ended = thread::start("volume", move |rt| own(rt, drive, options, calls, tell, end))?;
+        let ended = thread::start("volume", move |rt| own(rt, drive, (options, layer), calls, tell, end))?;
         let lost = |_| {
             let words = format!("{}: the volume's thread ended while it was opened", path.display());
             Error::new(ErrorKind::Drive, words)
@@ -140,7 +141,7 @@ impl Owner {
 async fn own(
     rt: Runtime,
     drive: PathBuf,
-    options: Options,
+    (options, layer): (Options, Layer),
     calls: Calls<Core>,
     tell: oneshot::Sender<Result<Opened>>,
     end: oneshot::Sender<std::result::Result<(), StoreError>>,
@@ -152,6 +153,7 @@ async fn own(
     if tell.send(Ok(opened)).is_err() {
         return;
     }
+    layer.begin(&rt, &volume);
     let core = Rc::new(Core { rt: rt.clone(), volume: volume.clone(), closing: Closing::default() });
     // A volume that has stopped fails all calls; its next opening goes on from what was durable.
     let (stopped, watched) = (volume.stopped(), Rc::downgrade(&core));

@@ -141,10 +141,11 @@ struct Begun {
 async fn begin(exports: &Exports, tls: Option<Tls>, owners: &mut Vec<Owner>) -> Result<Begun> {
     let with_tls = tls.is_some();
     let server = Server::new(ServerOptions { tls, ..ServerOptions::default() });
-    let options = Options { accept_loss: exports.accept_loss, ..Options::default() };
     let (mut answers, mut opened): (Vec<Answers>, _) = (Vec::new(), Vec::new());
     for volume in &exports.volumes {
-        let owner = Owner::start(volume.drive.clone(), options).await?;
+        let (accept_loss, map_bytes) = (exports.accept_loss, Some(volume.map_bytes));
+        let options = Options { accept_loss, map_bytes, ..Options::default() };
+        let owner = Owner::start(volume.drive.clone(), options, volume.layer).await?;
         let offered = offer(&owner, volume, &server).await;
         owners.push(owner);
         let (export, answering) = offered?;

@@ -4,6 +4,7 @@
 //! full pairs, at a frontier of their own.
 
 mod copy;
+mod gather;
 mod stuck;
 mod victim;
 
@@ -19,6 +20,7 @@ use crate::write::COPIES;
 pub use copy::Copied;
 pub(crate) use copy::Sources;
 use copy::windows;
+pub(crate) use gather::Gathering;
 
 /// Extents of the map that are looked at in one step.
 const STEP: usize = 16_384;

@@ -49,6 +49,7 @@ impl Writer for Engine {
         let stream = stream_of(lane);
         if !is_copy(stream) {
             self.above_low_water().await;
+            self.below_map_limit().await;
         }
         self.align(stream).await?;
         self.zone_unless_held(stream).await.map(Some)
@@ -219,12 +220,12 @@ impl Engine {
         state.counters.blocks_written += u64::from(draft.end - draft.from);
         self.send_deferred(&mut state);
         // Room only becomes less where a frontier takes a zone, which wakes the keeper, too.
-        let (emptied, held) = (state.zones.has_emptied(), state.held);
+        let (due, held) = (state.zones.has_emptied() || self.wants_gathering(&state), state.held);
         drop(state);
         if held {
             self.wakes.landed.notify_waiters();
         }
-        if emptied || self.wants_checkpoint() {
+        if due || self.wants_checkpoint() {
             self.keeper.wake();
         }
     }

@@ -7,8 +7,9 @@ use shingle_sim::lives::{Harm, Life, wear};
 use shingle_sim::{Medium, Random, Sim, seeds};
 use shingle_store_api::{StoreError, StoreErrorKind};
 use shingle_store_testing::blocks::{BlockDriver, BlockShadow, Verdict};
+use shingle_translation::{Options, Volume};
 
-use crate::common::{format, geometry, mix, open};
+use crate::common::{format, geometry, mix};
 
 /// Lives of a volume under faults whose effect is `most` at worst.
 fn chain(seed: u64, most: Harm) {
@@ -36,7 +37,9 @@ fn chain(seed: u64, most: Harm) {
                 StoreErrorKind::NoSpace => Verdict::Explained,
                 _ => Verdict::Wrong,
             };
-            match open(&rt, &device).await {
+            let map_bytes = drawn.chance(0.5).then_some(0);
+            let options = Options { map_bytes, ..Options::default() };
+            match Volume::open(&rt, Rc::new(device.clone()), options).await {
                 Ok((volume, report)) => {
                     let told = report.damaged.is_empty() && report.unknown.is_empty() && report.sectors_lost == 0;
                     assert!(told || harm > Harm::None, "{context}: {report:?}");

@@ -8,6 +8,7 @@ mod controllers;
 mod crash;
 mod failed_writes;
 mod full;
+mod gathering;
 mod hollow;
 mod host_full;
 mod idle_frontiers;

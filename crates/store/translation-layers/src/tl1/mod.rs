@@ -5,7 +5,7 @@
 //! are copied to a fresh zone, the home's base from then on. The zones that they came from become empty.
 //!
 //! Differences from the paper: a home is where its sectors are, and not a place on the drive, so the merged zone is written once and not
-//! twice; long sequential writes get zones of their own, which become bases without any merging; and by the default policy,
+//! twice, unless [`Tl1::scratch`] asks for it; long sequential writes get zones of their own, which become bases without any merging; and by the default policy,
 //! what lives in a zone of the cache is moved on within the cache where that is cheaper than merges.
 
 mod policy;
@@ -44,13 +44,16 @@ pub struct Tl1 {
     pub idle: Option<Duration>,
     /// Sectors of a sequential run before it gets a zone of its own; `None` = none gets one.
     pub sequential: Option<u32>,
+    /// Each merged home goes to a scratch zone first, and from there to its own, as on a drive whose homes have fixed places.
+    /// (FSTL, section IV-A, steps c and d)
+    pub scratch: bool,
 }
 
 impl Default for Tl1 {
     fn default() -> Self {
         // The paper's cache has 27 GB; runs are told apart after 8 MiB.
         let (policy, idle) = (CachePolicy::default(), Some(Duration::from_secs(1)));
-        Self { policy, cache_zones: 100, idle, sequential: Some(2048) }
+        Self { policy, cache_zones: 100, idle, sequential: Some(2048), scratch: false }
     }
 }
 
@@ -155,6 +158,16 @@ impl Layer {
 
     /// Copies all sectors of a home to one zone.
     async fn merge(&mut self, home: Home) -> StoreResult<()> {
+        if self.options.scratch {
+            self.copy_home(home).await?;
+        }
+        let base = self.copy_home(home).await?;
+        self.bases.insert(base);
+        Ok(())
+    }
+
+    /// Copies all sectors of a home to a fresh zone.
+    async fn copy_home(&self, home: Home) -> StoreResult<ZoneName> {
         let sectors = home_sectors(&self.control);
         let range = home * sectors..((home + 1) * sectors).min(self.control.shape().sectors);
         let base = match self.control.take().await {
@@ -167,8 +180,7 @@ impl Layer {
             }
             taken => taken?,
         };
-        self.bases.insert(base);
         self.control.copy_to_taken(&[range], None).await?;
-        Ok(())
+        Ok(base)
     }
 }

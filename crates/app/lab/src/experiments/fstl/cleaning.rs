@@ -31,7 +31,7 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: NAME,
         question: "By how much do policies of cleaning differ?",
-        setup: "TL1 in the paper's configuration (all writes go to the cache) with each policy: fifo, min_valid and min_assoc of the paper, and \
+        setup: "TL1 as in the paper (all writes go to the cache), but without its scratch zone, with each policy: fifo, min_valid and min_assoc of the paper, and \
                 cost_benefit, dense and cheapest of this project. One I/O outstanding, write cache on, behind Linux 6.10, on the zoned twin of the modelled \
                 ST8000AS0002. Each run begins with a fresh volume whose pieces that the load touches were written in order, and an empty cache. \
                 Loads are like those of `stl-replay`, but write twice what the cache holds, and what goes to cold addresses comes in bursts; \

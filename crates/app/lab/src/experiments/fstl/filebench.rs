@@ -6,7 +6,7 @@ use shingle_base::BLOCK_SIZE;
 use shingle_sim::Sim;
 
 use super::filebench_rows::{self, Found};
-use super::systems;
+use super::{replay, systems, traces};
 use crate::baseline::ext4_files::{Ext4Files, Machine};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
@@ -31,7 +31,8 @@ pub(crate) fn experiment() -> Experiment {
                 one file of 15 GiB, a file server of 10,000 files with 50 threads, the same with a sync after each append, and a mail \
                 server of 1,000 files. Files are created and synced, and ten minutes go by; then the load runs for 600 s. Below `full`, \
                 file, number of files, memory, time and TL1's cache are shorter in proportion; the drive's own cache is not. Bytes of \
-                calls count, whether or not they went to the drive.",
+                calls count, whether or not they went to the drive. Behind that, the same loads, smaller, as Linux's own ext4 had them \
+                written (`shingle lab trace list`), several times over, eight I/Os outstanding as far as one waits for no other.",
         runs: Runs::ONE,
         run,
     }
@@ -136,6 +137,13 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         });
         found.take(name, &grid, host);
         outcome.grids.push(grid);
+    }
+    for trace in traces::of_filebench(context)? {
+        for &mode in &trace.modes {
+            let (grid, figures) = replay::on_all(context, NAME, &systems, &trace, mode)?;
+            outcome.figures.extend(figures);
+            outcome.grids.push(grid);
+        }
     }
     outcome.figures.insert(0, found.figure(NAME));
     outcome.rows = filebench_rows::rows(&found, context.scale);

@@ -156,18 +156,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     for trace in traces::all(context) {
         systems::must_hold(&systems, &trace)?;
         for &mode in &trace.modes {
-            let title = format!("{}, {}", trace.name, mode.words);
-            let mut grid = Grid::new(&format!("{NAME}-{}-{}", trace.name, mode.name), &title, &MEASURES);
-            let mut curves = Curves::default();
-            let measured = |system: &System, host: Host, seed: u64| {
-                let run = measure(system, &trace, mode, host, seed)?;
-                let series = |points| Series::new(&system.name, Mark::Line, points);
-                curves.times.push(series(run.replayed.all.distribution()));
-                curves.throughput.push(series(run.replayed.throughput.points()));
-                Ok(run.values())
-            };
-            grid.fill(context, (&systems, &[host], &[context.seed]), |system| &system.name, measured)?;
-            outcome.figures.extend(curves.figures(&trace, mode));
+            let (grid, figures) = on_all(context, NAME, &systems, &trace, mode)?;
+            outcome.figures.extend(figures);
             found.take(&trace.name, mode, &grid, host);
             outcome.grids.push(grid);
         }
@@ -178,10 +168,32 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
+/// Replays a trace in a mode on all systems behind Linux 6.10, for an experiment.
+pub(super) fn on_all(
+    context: &mut Context,
+    experiment: &str,
+    systems: &[System],
+    trace: &Trace,
+    mode: Mode,
+) -> Result<(Grid, [Figure; 2]), LabError> {
+    let name = format!("{experiment}-{}-{}", trace.name, mode.name);
+    let mut grid = Grid::new(&name, &format!("{}, {}", trace.name, mode.words), &MEASURES);
+    let mut curves = Curves::default();
+    let measured = |system: &System, host: Host, seed: u64| {
+        let run = measure(system, trace, mode, host, seed)?;
+        let series = |points| Series::new(&system.name, Mark::Line, points);
+        curves.times.push(series(run.replayed.all.distribution()));
+        curves.throughput.push(series(run.replayed.throughput.points()));
+        Ok(run.values())
+    };
+    grid.fill(context, (systems, &[Host::linux_6_10()], &[context.seed]), |system| &system.name, measured)?;
+    Ok((grid, curves.figures(&name, trace, mode)))
+}
+
 impl Curves {
-    fn figures(self, trace: &Trace, mode: Mode) -> [Figure; 2] {
+    fn figures(self, name: &str, trace: &Trace, mode: Mode) -> [Figure; 2] {
         let figure = |what: &str, title: &str, x: Axis, y: Axis, series: Vec<Series>| Figure {
-            name: format!("{NAME}-{}-{}-{what}", trace.name, mode.name),
+            name: format!("{name}-{what}"),
             title: format!("{}, {}: {title}", trace.name, mode.words),
             x,
             y,

@@ -13,7 +13,8 @@ use crate::rig::twin::zoned_twin;
 /// The drive that translates.
 pub(super) const DRIVE: &str = "drive-managed";
 
-/// The first layer, as the paper has it: all writes go to the cache, and `min_assoc` chooses the zone that is cleaned.
+/// The first layer, as the paper has it: all writes go to the cache, `min_assoc` chooses the zone that is cleaned, and a merged home goes through
+/// a scratch zone.
 pub(super) const TL1_PAPER: &str = "TL1, paper's configuration";
 
 /// The first layer: sequential writes go past the cache, and the cheapest work makes room in it.
@@ -64,7 +65,7 @@ pub(super) fn cached_twin(context: &Context) -> Result<Profile, LabError> {
 
 fn on(context: &Context, managed: Profile, zoned: Profile, cache_zones: u32) -> Vec<System> {
     let (ours, log) = (Tl1 { cache_zones, ..Tl1::default() }, Tl2 { policy: LogPolicy::Greedy, ..Tl2::default() });
-    let paper = Tl1 { policy: CachePolicy::MinAssoc, sequential: None, ..ours };
+    let paper = Tl1 { policy: CachePolicy::MinAssoc, sequential: None, scratch: true, ..ours };
     context.with_options(TL1_PAPER, &paper);
     context.with_options(TL1, &ours);
     context.with_options(TL2, &log);

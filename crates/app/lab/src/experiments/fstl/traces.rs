@@ -10,12 +10,17 @@
 //! paper's words and Figure 15. The first share is fitted: 100 MB/s with one I/O of 51 KiB outstanding leave half a millisecond for each, so
 //! that hardly one in fifty can be a read at random. A figure of one of them stands for no more than "such a load".
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::error::LabError;
 use crate::load::fitted::Fitted;
 use crate::load::replay::Pace;
+use crate::trace::input::{Input, Selection};
 use crate::trace::io::Source;
+use crate::trace::looped::Looped;
+use crate::trace::own;
 
 /// The load that most of the paper's figures are of.
 pub(super) const SRC2_2: &str = "src2_2";
@@ -52,6 +57,10 @@ pub(super) const CACHED: Mode =
 
 /// All of them.
 pub(super) const MODES: [Mode; 3] = [ONE, TWO, CACHED];
+
+/// Eight, in a volatile cache: how ext4 writes back what programs wrote to memory.
+const RECORDED: Mode =
+    Mode { name: "recorded", words: "as ext4 had it, eight outstanding, write cache on", depth: 8, write_cache: true };
 
 /// Those of a pace of the user's own, which the depths are not for.
 const PACED: [Mode; 2] = [
@@ -108,6 +117,17 @@ pub(super) fn of_cleaning(context: &Context) -> Vec<(Trace, u32)> {
         of(context, vec![(load, modes)]).into_iter().map(move |trace| (trace, cache))
     };
     loads.into_iter().flat_map(load).collect()
+}
+
+/// Filebench's loads as recorded of ext4 on a volume, each so many times over: alone they are short beside a cache.
+pub(super) fn of_filebench(context: &Context) -> Result<Vec<Trace>, LabError> {
+    let times = context.scale.pick(1, 4, 40);
+    let load = |name: &str| {
+        let input = Input::new(Path::new(name), &Selection::default())?;
+        let source = Arc::new(Looped::new(Arc::new(input), times));
+        Ok(Trace { name: name.to_owned(), source, modes: vec![RECORDED], pace: None })
+    };
+    own::FILEBENCH.into_iter().map(load).collect()
 }
 
 /// Loads in their modes, or the user's trace in all of them.
