@@ -165,13 +165,19 @@ impl Engine {
         Ok(())
     }
 
-    /// The same in a task of its own; if it fails, a deletion or the end tries again.
+    /// The same; if it fails, it is tried again.
+    pub(super) async fn try_to_leave(self: &Rc<Self>, buffer: &Rc<Buffer>) {
+        let _busy = self.lifecycle.busy.begin();
+        if let Err(error) = self.leave(buffer).await {
+            tracing::warn!(%error, "the buffer's files failed, and what they hold could not be written to segments yet");
+        }
+    }
+
+    /// The same in a task of its own.
     fn leave_soon(self: &Rc<Self>, buffer: &Rc<Buffer>) {
         let (engine, buffer, busy) = (self.clone(), buffer.clone(), self.lifecycle.busy.begin());
         self.rt.spawn_detached(async move {
-            if let Err(error) = engine.leave(&buffer).await {
-                tracing::warn!(%error, "the buffer's files failed, and what they hold could not be written to segments yet");
-            }
+            engine.try_to_leave(&buffer).await;
             drop(busy);
         });
     }
