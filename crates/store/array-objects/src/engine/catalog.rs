@@ -127,6 +127,7 @@ impl Catalog for Core {
     }
 
     async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
+        self.none_comes_back().map_err(Failed::before)?;
         for prefix in [names::object(bucket, ""), names::uploads(bucket, "")] {
             self.drop_unsure(&prefix).await.map_err(Failed::before)?;
         }
