@@ -45,6 +45,7 @@ use bytes::Bytes;
 pub use file::{BufferFile, BufferFiles, two_files};
 pub(crate) use file::{open_file, open_to_read};
 pub(crate) use log::{BUFFER_SET, Buffer};
+pub(crate) use objects::Buffered;
 pub(crate) use replay::{Attached, Wanted};
 pub(crate) use ring::{Kind, RING_MAX, RING_MIN, entry, parse, walk};
 
