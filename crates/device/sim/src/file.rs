@@ -25,6 +25,8 @@ pub struct SimFile {
     pending: RefCell<BTreeMap<u64, (u64, Bytes)>>,
     writes: Cell<u64>,
     broken: Cell<bool>,
+    /// Writes take effect, and fail.
+    unanswered: Cell<bool>,
     /// Blocks that cannot be read until they are written again, by number.
     unreadable: RefCell<Vec<u64>>,
 }
@@ -38,6 +40,7 @@ impl SimFile {
             pending: RefCell::default(),
             writes: Cell::default(),
             broken: Cell::default(),
+            unanswered: Cell::default(),
             unreadable: RefCell::default(),
         })
     }
@@ -45,6 +48,11 @@ impl SimFile {
     /// From now on every read and write fails.
     pub fn fail(&self) {
         self.broken.set(true);
+    }
+
+    /// From now on every write takes its whole effect, and fails.
+    pub fn lose_answers(&self) {
+        self.unanswered.set(true);
     }
 
     /// A block cannot be read until it is written again.
@@ -106,7 +114,7 @@ impl SimFile {
         put_at(&mut self.durable.borrow_mut(), offset as usize, &data);
         let written = blocks(offset, data.len());
         self.unreadable.borrow_mut().retain(|block| !written.contains(block));
-        Ok(())
+        if self.unanswered.get() { Err(io::Error::other("the answer is lost")) } else { Ok(()) }
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Engine {
     pub(crate) unneeded: RefCell<Vec<OpenSet>>,
     /// Open sets, and who writes where.
     pub(crate) allocator: Rc<Allocator>,
-    pub(crate) stamps: Stamps,
+    pub(crate) stamps: Rc<Stamps>,
     pub(crate) puts: Puts,
     /// Versions that may be on the drives although their puts failed.
     pub(crate) unsure: Unsure,
@@ -96,7 +96,7 @@ pub(crate) struct Parts {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Rc<Self> {
         let Parts { rt, options, superblock, drives, superblocks, index, index_place } = parts;
-        let stamps = Stamps::new(&rt);
+        let stamps = Rc::new(Stamps::new(&rt));
         stamps.raise(superblock.last_stamp);
         let hollow = drives.all_usable().iter().any(|(_, dev)| !dev.geometry().keeps_payload);
         let sets = superblock.sets.iter().flatten().count();

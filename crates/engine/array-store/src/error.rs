@@ -54,6 +54,16 @@ impl Error {
         Self { kind, message: message.into(), source: Some(Box::new(source)) }
     }
 
+    /// An error of a step behind one that may last: nothing may be taken for refused, and left out of mind, because of it. (AS-WRITE-3)
+    pub(crate) fn behind_a_write(self) -> Self {
+        match self.kind {
+            ErrorKind::NoSpace | ErrorKind::Invalid => {
+                Self::caused(ErrorKind::Device, "it failed half-way, and may be there or not at the next opening", self)
+            }
+            _ => self,
+        }
+    }
+
     pub(crate) fn device(what: impl fmt::Display, source: DeviceError) -> Self {
         Self::caused(ErrorKind::Device, format!("{what}: {source}"), source)
     }

@@ -24,7 +24,8 @@
 //! - PL-PLC-8: a bucket whose deletion failed on a site can be deleted to its end or made anew, whether its site has it yet or not.
 //!   `a_bucket_whose_deletion_failed_can_be_deleted_and_made_anew`.
 //! - PL-PLC-9: a bucket or guest whose creation failed may be there, and is ended on its site before its bucket is made on another one, and
-//!   with its bucket: two sites never come with homes of one name. `a_bucket_whose_creation_failed_on_a_site_is_made_on_another`.
+//!   with its bucket: two sites never come with homes of one name. No guest is made, and nothing is read or written, where the home turns
+//!   out not to be there. `a_bucket_whose_creation_failed_on_a_site_is_made_on_another`.
 //!
 //! Tests: `tests/placement.rs`; `tests/absent.rs` and `tests/silent.rs` for sites that refuse or stay silent; `tests/unsure.rs` for calls that failed and
 //! may have happened; `tests/moves.rs` for keys that go from store to store and callers that go away.

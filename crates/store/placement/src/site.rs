@@ -331,6 +331,16 @@ impl Shared {
         self.buckets.read().unwrap_or_else(PoisonError::into_inner).in_doubt.contains(spot)
     }
 
+    /// Fails if the home of a bucket with those spots is in doubt, and is not there. (PL-PLC-9)
+    pub(crate) async fn has_home(&self, spots: &[Spot]) -> StoreResult<()> {
+        match spots {
+            [home, rest @ ..] if self.is_in_doubt(home) && (is_home(&home.bucket) || rest.is_empty()) => {
+                self.store(home)?.bucket(&home.bucket).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// True of a guest that is to be made before it is written to. A home is made by those who make the bucket.
     pub(crate) fn is_to_be_made(&self, spot: &Spot) -> bool {
         !is_home(&spot.bucket) && self.is_in_doubt(spot)
@@ -346,7 +356,9 @@ impl Shared {
             return Ok(spot);
         }
         let _changing = self.changing.turn(bucket).await;
-        let spot = match on(self.spots(bucket)?) {
+        let spots = self.spots(bucket)?;
+        self.has_home(&spots).await?;
+        let spot = match on(spots) {
             Some(spot) if !self.is_to_be_made(&spot) => return Ok(spot),
             Some(spot) => spot,
             None => Spot { site: target.unwrap_or(0), bucket: guest_of(bucket) },

@@ -125,14 +125,10 @@ impl Placement {
         Ok(if_there(self.shared.store(home)?.bucket(&home.bucket).await)?.is_none())
     }
 
-    /// Spots of a bucket that is there: one that has but a home in doubt is asked for. (PL-PLC-9)
+    /// Spots of a bucket that is there.
     async fn spots_there(&self, bucket: &str) -> StoreResult<Vec<Spot>> {
         let spots = self.shared.spots(bucket)?;
-        if let [only] = spots.as_slice()
-            && self.shared.is_in_doubt(only)
-        {
-            self.shared.store(only)?.bucket(&only.bucket).await?;
-        }
+        self.shared.has_home(&spots).await?;
         Ok(spots)
     }
 

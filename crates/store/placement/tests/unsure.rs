@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use shingle_placement::{Placement, Site};
 use shingle_store_api::{
-    BucketInfo, Commit, Condition, ListRequest, ObjectInfo, ObjectStore, ObjectWriter, SiteName, StoreError,
+    BucketInfo, Commit, Condition, ListRequest, Metadata, ObjectInfo, ObjectStore, ObjectWriter, SiteName, StoreError,
     StoreErrorKind, StoreFuture, StoreResult, forward,
 };
 use shingle_store_testing::MemoryStore;
@@ -286,7 +286,9 @@ async fn a_bucket_whose_creation_failed_on_a_site_is_made_on_another() {
         let list = all.list("b", ListRequest::default()).await.err();
         let uploads = all.list_uploads("b", "", None, 1).await.err();
         let get = all.open("b", "k").await.err();
-        for error in [list, uploads, get, all.head("b", "k").await.err(), put(&all).await.err()] {
+        let upload = at(&all, 1).begin_upload("b", "k", Metadata::default()).await.err();
+        let puts = [put(&all).await.err(), put(&*at(&all, 1)).await.err()];
+        for error in [list, uploads, get, all.head("b", "k").await.err(), upload].into_iter().chain(puts) {
             assert_eq!(error.map(|error| error.kind), Some(StoreErrorKind::NoSuchBucket), "landed {landed}");
         }
         all.at(SiteName::Location(CLASSES[1])).unwrap().create_bucket("b").await.unwrap();

@@ -108,6 +108,8 @@ pub(crate) struct Flights {
     pub(crate) failed: Cell<bool>,
     /// The first block of the item that ended the set. (AS-WRITE-3)
     pub(crate) refused: Cell<Option<u32>>,
+    /// A durable superblock says so.
+    pub(crate) said: Cell<bool>,
 }
 
 /// An item that no snapshot covers, until this is dropped: then it is in the index, or given up.

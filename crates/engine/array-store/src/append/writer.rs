@@ -12,8 +12,8 @@
 //! - AS-WRITE-2: a set is closed only when everything in its digest has been entered in the index (or given up): a
 //!   snapshot that comes later covers it.
 //! - AS-WRITE-3: items of a set are settled in the order of their places. The first that a member refuses ends the set:
-//!   it and all behind it are void, and a durable superblock says so before anybody learns of it. So what was answered
-//!   with an error is not found by a recovery.
+//!   it and all behind it are void, and a durable superblock says so before any of them is tried again elsewhere. So what was
+//!   refused for want of room is not found by a recovery. No other error says so: the superblock may have failed.
 //! - AS-WRITE-5: an item goes only where a digest with its entry, and the trailer, fit behind it.
 //!   `an_item_that_fills_a_set_leaves_room_for_its_digest`.
 //! - AS-WRITE-4: placing and settling go on whether or not a caller waits for them: no caller that stops polling holds
@@ -57,6 +57,7 @@ impl Engine {
         let (frames, parts, segment_length) = match &mut body {
             ItemBody::Segment(marker) => {
                 marker.stamp = stamp;
+                self.puts.start(&marker.parts);
                 let fragments = marker.fragments_at(block);
                 let members = self.framing.rotation.in_order(open.members.clone(), fragments);
                 let context = FrameContext {
@@ -149,7 +150,8 @@ impl Engine {
 
     /// Waits until a started item is durable. `None`: a member failed, and the item has to be placed anew.
     pub(crate) async fn finish(&self, started: Started) -> Result<Option<Placed>> {
-        started.outcome.await.unwrap_or_else(|_| Err(Error::stopped()))
+        let settled = started.outcome.await.unwrap_or_else(|_| Err(Error::stopped()));
+        settled.map_err(Error::behind_a_write)
     }
 
     /// Waits for an item's writes, and for all before it, and says what came of it. (AS-WRITE-3)
@@ -164,14 +166,14 @@ impl Engine {
         let durable = self.durable(set, flights, writes).await;
         flights.settled_before(block).await;
         let outcome = match durable {
-            _ if flights.refused.get().is_some() => Ok(None),
+            _ if flights.refused.get().is_some() => self.say_refused(flights).await,
             Ok(true) => Ok(Some(placed)),
             Ok(false) => {
                 flights.refuse(set, block);
-                self.write_superblock(None).await.map(|()| None)
+                self.say_refused(flights).await
             }
             Err(error) => {
-                // It was answered with an error: nothing may find it (AS-WRITE-3).
+                // The next superblock says that it does not count.
                 flights.refuse(set, block);
                 Err(error)
             }
@@ -179,6 +181,15 @@ impl Engine {
         flights.unsettled.borrow_mut().remove(&block);
         flights.landed.notify_waiters();
         outcome
+    }
+
+    /// Says in a superblock where a set was ended, unless one does. (AS-WRITE-3)
+    async fn say_refused(&self, flights: &Flights) -> Result<Option<Placed>> {
+        if !flights.said.get() {
+            self.write_superblock(None).await?;
+            flights.said.set(true);
+        }
+        Ok(None)
     }
 
     /// Waits for an item's writes. `false`: a member refused its one. (AS-WRITE-1)

@@ -63,11 +63,15 @@ impl Engine {
         flushing.await.unwrap_or_else(|_| Err(crate::error::Error::stopped()))
     }
 
-    /// Writes to segments what has been in the buffer alone for long, however little it is. (AS-BUF-6)
+    /// Writes to segments what has been in the buffer alone for long, however little it is (AS-BUF-6), and makes an end of a buffer whose
+    /// files both failed, whoever met it (AS-BUF-4).
     pub(crate) async fn flush_aged(self: Rc<Self>) {
         let Some(buffer) = self.buffering.buffer.borrow().clone() else { return };
         let time = self.options.buffer_time;
         while !self.lifecycle.stopped.get() {
+            if !buffer.usable() && !buffer.is_empty() {
+                self.try_to_leave(&buffer).await;
+            }
             let oldest = buffer.held.borrow().values().next().map(|held| held.since);
             let age = oldest.map(|since| self.rt.now().since(since));
             if age.is_some_and(|age| age >= time) && !buffer.flushing.get() {

@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, Notify};
 
 use super::file::BufferFile;
 use super::ring::{Cursor, DELETE_MAX, Entry, FileHead};
+use crate::append::stamps::Stamps;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::Change;
@@ -78,6 +79,7 @@ pub(crate) struct Buffer {
     /// Files that are written to.
     pub(super) good: [Cell<bool>; 2],
     pub(super) head: Cell<FileHead>,
+    pub(super) stamps: Rc<Stamps>,
     /// The generation that a durable superblock names.
     pub(super) named: Cell<u64>,
     pub(super) records: RefCell<Records>,
@@ -240,10 +242,16 @@ impl Buffer {
     /// nothing. (AS-BUF-1)
     pub(super) async fn leave_behind(&self, left: &Rc<dyn BufferFile>) -> io::Result<()> {
         let head = self.head.get();
-        let before = FileHead { generation: head.generation + 1, ..head };
+        let before = FileHead { generation: self.next_generation(), ..head };
         let after = write_heads(left, &before).await?;
         self.head.set(after);
         Ok(())
+    }
+
+    /// A generation that no file has, also of those that are not there: heads have it before a superblock names it, and a power
+    /// cut in between hides it from an opening without that file. (AS-BUF-1)
+    pub(super) fn next_generation(&self) -> u64 {
+        self.stamps.next().max(self.head.get().generation + 1)
     }
 
     /// The next head, but for what it says anew.

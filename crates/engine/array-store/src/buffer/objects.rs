@@ -16,6 +16,16 @@ use crate::types::{Completion, Part, PartPlace, Version};
 /// Waits of an object for room before it goes to a segment without being buffered.
 const WAITS: usize = 8;
 
+/// Outcome of giving an object to the buffer.
+pub(crate) enum Buffered {
+    /// It is complete, or was overtaken.
+    Done,
+    /// There was no room: nothing was written.
+    Full,
+    /// No file is left, and what they were given before they failed may be there when they come back.
+    Lost,
+}
+
 impl Engine {
     /// The buffer, if there is one that can be written to.
     pub(crate) fn usable_buffer(&self) -> Option<Rc<Buffer>> {
@@ -32,37 +42,41 @@ impl Engine {
         Ok(appended)
     }
 
-    /// Takes a whole object into the buffer: it is complete. `false` if there is no room, or no file left.
+    /// Takes a whole object into the buffer.
     pub(crate) async fn buffer_object(
         self: &Rc<Self>,
         buffer: &Rc<Buffer>,
         progress: &Rc<Progress>,
         data: &Bytes,
         completion: &Completion,
-    ) -> Result<bool> {
+    ) -> Result<Buffered> {
         let _in_flight = InFlight::new(progress);
         let overtaken = || progress.overtaken.get();
         let (name, version) = (progress.name().clone(), progress.version);
         let entry = Entry::Put { name: name.clone(), version, completion: completion.clone(), data: data.clone() };
         // An object that was overtaken before its turn is not written: no deletion would know of it (AS-BUF-3).
         let wanted = || if overtaken() { Vec::new() } else { vec![entry.clone()] };
+        progress.started.set(true);
         let needed = match self.append_when_there_is_room(buffer, wanted).await {
             // Memory alone has it, and the buffer may have been given up while a superblock was waited for. (AS-BUF-4)
             Ok(Appended::Durable(_)) if !buffer.usable() => {
                 self.leave_soon(buffer);
-                return Ok(false);
+                return Ok(Buffered::Lost);
             }
             Ok(Appended::Durable(needed)) => needed,
-            Ok(Appended::Nothing) => return Ok(true),
-            Ok(Appended::Full) => return Ok(false),
+            Ok(Appended::Nothing) => return Ok(Buffered::Done),
+            Ok(Appended::Full) => {
+                progress.started.set(false);
+                return Ok(Buffered::Full);
+            }
             Err(_) if !buffer.usable() => {
                 self.leave_soon(buffer);
-                return Ok(false);
+                return Ok(Buffered::Lost);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.behind_a_write()),
         };
         if overtaken() {
-            return Ok(true);
+            return Ok(Buffered::Done);
         }
         let length = data.len() as u32;
         let part = Part { name, version, offset: 0, at: 0, length, completion: Some(completion.clone()) };
@@ -76,7 +90,7 @@ impl Engine {
         if buffer.bytes.get() >= self.segment_length as usize {
             self.flush_soon(buffer, self.segment_length as usize);
         }
-        Ok(true)
+        Ok(Buffered::Done)
     }
 
     /// Appends to the log; where that is full, once some of it was written to segments: full ones, as its own would not
@@ -165,13 +179,19 @@ impl Engine {
         Ok(())
     }
 
-    /// The same in a task of its own; if it fails, a deletion or the end tries again.
+    /// The same; if it fails, it is tried again.
+    pub(super) async fn try_to_leave(self: &Rc<Self>, buffer: &Rc<Buffer>) {
+        let _busy = self.lifecycle.busy.begin();
+        if let Err(error) = self.leave(buffer).await {
+            tracing::warn!(%error, "the buffer's files failed, and what they hold could not be written to segments yet");
+        }
+    }
+
+    /// The same in a task of its own.
     fn leave_soon(self: &Rc<Self>, buffer: &Rc<Buffer>) {
         let (engine, buffer, busy) = (self.clone(), buffer.clone(), self.lifecycle.busy.begin());
         self.rt.spawn_detached(async move {
-            if let Err(error) = engine.leave(&buffer).await {
-                tracing::warn!(%error, "the buffer's files failed, and what they hold could not be written to segments yet");
-            }
+            engine.try_to_leave(&buffer).await;
             drop(busy);
         });
     }

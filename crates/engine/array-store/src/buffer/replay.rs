@@ -121,6 +121,7 @@ impl Engine {
         let buffer = Buffer {
             good: [Cell::new(true), Cell::new(true)],
             head: Cell::new(head),
+            stamps: self.stamps.clone(),
             named: Cell::new(named.generation),
             records: RefCell::new(records),
             end: Cell::new(log.end),
@@ -283,7 +284,7 @@ impl Buffer {
         let any = joins != [false; 2];
         if any {
             let head = self.head.get();
-            self.head.set(FileHead { generation: head.generation + 1, ..head });
+            self.head.set(FileHead { generation: self.next_generation(), ..head });
         }
         let before = self.head.get();
         let [first, second] = joins;

@@ -104,7 +104,7 @@ impl Engine {
         }
         self.enter(&removals.collect::<Vec<_>>())?;
         self.space.notify_waiters();
-        self.bury_buffered(tombstones).await?;
+        self.bury_buffered(tombstones).await.map_err(Error::behind_a_write)?;
         Ok(Late { placed, puts, batches: self.cleaners.moving() })
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::allocator::{Allocator, Seat, SeatId};
 use crate::append::item::Placed;
 use crate::error::Error;
-use crate::types::Version;
+use crate::types::{Part, Version};
 
 /// Progress of a version.
 pub(crate) struct Progress {
@@ -26,8 +26,10 @@ pub(crate) struct Progress {
     seat: RefCell<Option<Seat>>,
     /// More segments are ready: the turn is kept while earlier ones land.
     pub(crate) ready: Cell<bool>,
-    /// Some of it was given to a segment: it may be on the drives.
+    /// Some of it was given to a segment, and is not called back: it may be on the drives at any moment.
     pub(crate) launched: Cell<bool>,
+    /// Writes of its last part, or of all of it to the buffer, have begun: an opening may find it.
+    pub(crate) started: Cell<bool>,
     /// Parts are in the index.
     pub(crate) begun: Cell<bool>,
     /// It was deleted, or a newer version was completed, before it was complete.
@@ -46,6 +48,7 @@ impl Progress {
             seat: RefCell::new(None),
             ready: Cell::new(false),
             launched: Cell::new(false),
+            started: Cell::new(false),
             begun: Cell::new(false),
             overtaken: Cell::new(false),
         })
@@ -107,6 +110,16 @@ impl Puts {
     /// A version that is complete or given up, and has nothing on its way.
     pub(crate) fn end(&self, progress: &Progress) {
         self.0.borrow_mut().remove(&(progress.name.clone(), progress.version));
+    }
+
+    /// Writes of these parts begin.
+    pub(crate) fn start(&self, parts: &[Part]) {
+        let puts = self.0.borrow();
+        for part in parts.iter().filter(|part| part.completion.is_some()) {
+            if let Some(progress) = puts.get(&(part.name.clone(), part.version)) {
+                progress.started.set(true);
+            }
+        }
     }
 
     /// Gives up all that are not complete: their names and versions.

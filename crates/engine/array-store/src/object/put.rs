@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::allocator::{PutHints, Want, Who};
 use crate::append::item::{Item, Placed, Started};
 use crate::append::open_set::Room;
-use crate::buffer::BUFFER_SET;
+use crate::buffer::{BUFFER_SET, Buffered};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{Change, PartKey};
@@ -110,7 +110,8 @@ impl Put {
     /// goes on to its end also if nobody waits for it any more.
     ///
     /// # Errors
-    /// `NoSpace`, `Device`: nothing of the version will be seen. `Invalid` for too long attributes.
+    /// `NoSpace`: nothing of the version will be seen. `Device`: nothing of it until the next opening, which may find all of it.
+    /// `Invalid` for too long attributes.
     pub async fn finish(self, attributes: Bytes) -> Result<Stored> {
         self.whole()?;
         self.engine.running()?;
@@ -120,7 +121,7 @@ impl Put {
             let stored = self.end(attributes).await;
             // In the step in which it is in progress no more. (AS-PUT-3)
             if let Err(error) = &stored
-                && progress.launched.get()
+                && progress.started.get()
             {
                 engine.unsure.failed(&progress.name, progress.version, error.kind);
             }
@@ -142,12 +143,15 @@ impl Put {
         let buffer = self.engine.usable_buffer();
         if (self.engine.options.coalesce || buffer.is_some()) && self.issued == 0 && small {
             let data = self.take(self.queued);
-            if let Some(buffer) = buffer
-                && self.engine.buffer_object(&buffer, &self.progress, &data, &completion).await?
-            {
+            let buffered = match buffer {
+                Some(buffer) => self.engine.buffer_object(&buffer, &self.progress, &data, &completion).await?,
+                None => Buffered::Full,
+            };
+            if let Buffered::Done = buffered {
                 return Ok(stored);
             }
-            self.engine.share(self.progress.clone(), data, completion).await?;
+            let shared = self.engine.share(self.progress.clone(), data, completion).await;
+            shared.map_err(|error| if let Buffered::Lost = buffered { error.behind_a_write() } else { error })?;
             return Ok(stored);
         }
         loop {
@@ -391,6 +395,7 @@ impl Engine {
         }
         self.enter(&changes)?;
         for progress in completed {
+            self.unsure.replaced(&progress.name, progress.version);
             self.puts.overtake(&progress.name, |version| version < progress.version);
         }
         Ok(())

@@ -4,8 +4,9 @@
 //! what is on the drives. Nothing in the index tells of such a version; the next opening may find it.
 //!
 //! # Invariants
-//! - AS-PUT-3: a deletion that is acknowledged after such a put has a tombstone that is newer than it.
-//!   `a_deletion_after_a_put_that_may_have_landed_is_final`.
+//! - AS-PUT-3: a deletion that is acknowledged after such a put has a tombstone that is newer than it, or than a version that replaced it.
+//!   `a_deletion_after_a_put_that_may_have_landed_is_final`. Puts of which no write began are none of them: an array that takes none for a
+//!   while fills nothing. `puts_that_wrote_nothing_are_not_kept_in_mind`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ pub(crate) struct Unsure {
 }
 
 impl Unsure {
-    /// A put of that version failed, of which something was launched.
+    /// A put of that version failed, of which an opening may find all.
     pub(crate) fn failed(&self, name: &Bytes, version: Version, why: ErrorKind) {
         // Of what was refused nothing was written, or a durable superblock says that it does not count. (AS-WRITE-3)
         if matches!(why, ErrorKind::NoSpace | ErrorKind::Invalid) {
@@ -61,11 +62,14 @@ impl Unsure {
 
     /// These tombstones are durable.
     pub(crate) fn buried(&self, tombstones: &[Tombstone]) {
+        tombstones.iter().for_each(|Tombstone { name, version }| self.replaced(name, *version));
+    }
+
+    /// That version, or its tombstone, is durable: older ones count no more, whoever finds them.
+    pub(crate) fn replaced(&self, name: &Bytes, version: Version) {
         let mut versions = self.versions.borrow_mut();
-        for Tombstone { name, version } in tombstones {
-            if versions.get(name).is_some_and(|newest| newest <= version) {
-                versions.remove(name);
-            }
+        if versions.get(name).is_some_and(|newest| *newest <= version) {
+            versions.remove(name);
         }
     }
 }

@@ -131,9 +131,19 @@ impl Engine {
         let results = join_all((0..rebuild.writers + 1).map(|_| rebuild.work())).await;
         // Also after an error: what was done counts.
         let saved = self.write_superblock(None).await;
+        // Without a superblock nothing took a place, and nobody keeps these zones for it.
+        self.membership.copied.take();
+        let spoilt = self.membership.spoilt.take();
         results.into_iter().collect::<Result<Vec<()>>>()?;
         saved?;
-        Ok((rebuild.so_far.get(), rebuild.why.take()))
+        let (mut so_far, mut why) = (rebuild.so_far.get(), rebuild.why.take());
+        if spoilt > 0 {
+            so_far.done = so_far.done.saturating_sub(spoilt);
+            so_far.failed += spoilt;
+            let message = "a zone failed that had been written in the place of a lost one: try again";
+            why.get_or_insert_with(|| Error::new(ErrorKind::Device, message));
+        }
+        Ok((so_far, why))
     }
 
     /// Members on drives that are gone or leave, and zones that are dead, of sets that hold something.
@@ -344,7 +354,7 @@ impl Rebuild<'_> {
 
     /// A free zone for a set, empty: on a drive that has none of it, long enough, of the drive with the most of them,
     /// and to which nobody else is writing.
-    async fn take_spare(&self, set: &ZoneSet, lost: Member) -> Result<Member> {
+    async fn take_spare(&self, set: &Rc<ZoneSet>, lost: Member) -> Result<Member> {
         loop {
             self.engine.running()?;
             let freed = self.freed.notified();
@@ -352,8 +362,8 @@ impl Rebuild<'_> {
                 freed.await;
                 continue;
             }
-            let taken: BTreeSet<DriveId> =
-                set.members().iter().filter(|member| **member != lost).map(|member| member.drive).collect();
+            let members = set.members().into_iter().filter(|member| *member != lost).map(|member| member.drive);
+            let taken: BTreeSet<DriveId> = members.chain(self.engine.membership.joining(set)).collect();
             let needed = set.written();
             let engine = self.engine;
             let fits = |drive: DriveId| {

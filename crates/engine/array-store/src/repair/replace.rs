@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //! - AS-REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts,
-//!   and the digest, durably before a superblock says so; and it ends where the others end.
+//!   and the digest, durably before a superblock says so; and it ends where the others end. Durably: its drive was flushed, and said behind
+//!   that that the zone can be written still. One that failed has lost what the cache held of it, though the flush succeeded.
+//!   `a_zone_that_failed_before_it_was_flushed_takes_no_members_place`.
 //! - AS-REPLACE-3: zeros stand only for slices that nothing gives back: every other member of their row was read or was given
 //!   up, and too few have theirs. While one is away that was not given up, or cannot be read, the zone is not replaced; what
 //!   else lives in its set is moved elsewhere meanwhile.
@@ -12,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{self, StreamExt};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{INFO_SIZE, RecordPlace, frame, record_blocks, slice_place};
@@ -26,10 +28,12 @@ use crate::format::{
     Digest, DigestItem, FragmentId, ItemBody, MARKER, Member, SET_HEAD, SetHead, TOMBSTONES, encode_tombstones,
 };
 use crate::recovery::examine::{Examined, Holds};
+use crate::repair::membership::is_dead;
 use crate::repair::rows::whole_segment;
+use crate::repair::told::Copied;
 use crate::segment::{Columns, Payload, Shape, Source};
 use crate::types::SetId;
-use crate::zone_set::ZoneSet;
+use crate::zone_set::{Phase, ZoneSet};
 
 /// Items that are read ahead of the one that is written.
 const AHEAD: usize = 4;
@@ -126,11 +130,54 @@ impl Engine {
             }
             None => 0,
         };
-        if !set.replace_member(lost, spare) {
+        if !set.has_member(|member| *member == lost) {
             return Err(Error::new(ErrorKind::Invalid, format!("{id} has no such zone any more")));
         }
+        // Its drive goes on while the next set is read: a flush here would leave it idle in between.
+        self.superblock.unflushed.add([spare.drive]);
+        let copied = Copied { id, set: set.clone(), generation: contents.generation, lost, spare };
+        self.membership.copied.borrow_mut().push(Rc::new(copied));
         self.superblock.count_replaced();
         Ok(Replaced::By(bytes))
+    }
+
+    /// Gives zones that were written anew their members' places, if they are well behind a flush of their drives, which has been. A set that
+    /// was emptied meanwhile needs none. (AS-REPLACE-1)
+    pub(crate) async fn give_places(&self, copied: &[Rc<Copied>]) {
+        let well = join_all(copied.iter().map(|copied| self.is_well(copied.spare))).await;
+        for (copied, well) in copied.iter().zip(well) {
+            if !self.membership.end_copied(copied) {
+                continue;
+            }
+            let Copied { id, set, generation, lost, spare } = &**copied;
+            if !well {
+                let drive = self.drives.name(spare.drive);
+                tracing::warn!(
+                    drive,
+                    zone = spare.zone.0,
+                    set = id.0,
+                    "a zone that was written anew failed: the set keeps the one that it had"
+                );
+                self.membership.spoilt.set(self.membership.spoilt.get() + 1);
+                continue;
+            }
+            let is_there = self.sets.get(*id).is_some_and(|there| Rc::ptr_eq(&there, set));
+            if is_there && set.phase() == Phase::Still && set.generation() == *generation {
+                set.replace_member(*lost, *spare);
+            }
+        }
+    }
+
+    /// The drive says that the zone can be written.
+    async fn is_well(&self, Member { drive, zone }: Member) -> bool {
+        let Some(dev) = self.drives.usable(drive) else { return false };
+        match dev.report(zone, 1).await {
+            Ok(zones) => zones.first().is_some_and(|found| found.zone == zone && !is_dead(found)),
+            Err(error) => {
+                tracing::warn!(drive = self.drives.name(drive), %error, "a drive does not say what became of a zone");
+                false
+            }
+        }
     }
 
     /// Writes what `lost` held to `spare`: so many bytes, or why something cannot be read for now.
@@ -170,8 +217,6 @@ impl Engine {
         if let Some(error) = unread {
             return Ok(Err(error));
         }
-        // Its drive goes on while the next set is read: a flush here would leave it idle in between.
-        self.superblock.unflushed.add([spare.drive]);
         Ok(Ok(Blocks(u64::from(blocks)).bytes()))
     }
 

@@ -1,9 +1,14 @@
 //! Options of a rebuild, a scrub or a change of members, and their progress.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use shingle_runtime::Instant;
 use tokio::sync::{Mutex, Notify, mpsc};
+
+use crate::format::Member;
+use crate::types::{DriveId, SetId};
+use crate::zone_set::ZoneSet;
 
 /// Options of a rebuild or a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +33,16 @@ pub struct RebuildProgress {
 /// Receiver of a rebuild's progress; closed if the caller has gone.
 pub(crate) type Told<P> = mpsc::UnboundedSender<P>;
 
+/// A zone that was written anew, and takes a member's place once it is seen to be well behind a flush. (AS-REPLACE-1)
+pub(crate) struct Copied {
+    pub(crate) id: SetId,
+    pub(crate) set: Rc<ZoneSet>,
+    /// The set's, as it was read.
+    pub(crate) generation: u64,
+    pub(crate) lost: Member,
+    pub(crate) spare: Member,
+}
+
 /// Changes of an array's drives.
 #[derive(Default)]
 pub(crate) struct Membership {
@@ -37,4 +52,23 @@ pub(crate) struct Membership {
     pub(crate) changed: Notify,
     /// Progress and start of a rebuild in the background.
     pub(crate) rebuilding: Cell<Option<(RebuildProgress, Instant)>>,
+    /// Zones that wait for the next superblock.
+    pub(crate) copied: RefCell<Vec<Rc<Copied>>>,
+    /// Number of those that failed meanwhile, since a rebuild asked.
+    pub(crate) spoilt: Cell<usize>,
+}
+
+impl Membership {
+    /// A zone waits no more. `false` if it did not.
+    pub(crate) fn end_copied(&self, copied: &Rc<Copied>) -> bool {
+        let mut all = self.copied.borrow_mut();
+        let at = all.iter().position(|other| Rc::ptr_eq(other, copied));
+        at.map(|at| all.swap_remove(at)).is_some()
+    }
+
+    /// Drives of the zones that are to be members of a set.
+    pub(crate) fn joining(&self, set: &Rc<ZoneSet>) -> Vec<DriveId> {
+        let copied = self.copied.borrow();
+        copied.iter().filter(|copied| Rc::ptr_eq(&copied.set, set)).map(|copied| copied.spare.drive).collect()
+    }
 }

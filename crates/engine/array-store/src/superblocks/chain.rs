@@ -66,7 +66,7 @@ impl Superblocks {
                 planned_in_vain += 1;
                 if planned_in_vain > PLANS_MOST {
                     return Err(Error::new(
-                        ErrorKind::NoSpace,
+                        ErrorKind::Device,
                         "a superblock zone has no room for what a superblock says",
                     ));
                 }

@@ -30,7 +30,7 @@ pub(crate) struct Ledger {
     replaced: Cell<u64>,
     /// So many of them are in a durable superblock.
     saved: Cell<u64>,
-    /// Drives with zones that took a member's place, or were emptied for a set that is offered, and may be in a cache still:
+    /// Drives with zones that are to take a member's place, or were emptied for a set that is offered, and may be in a cache still:
     /// flushed before a superblock names them.
     pub(crate) unflushed: Unflushed,
     /// Failed drives that a superblock names.

@@ -77,12 +77,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes zones durable that the next superblock names as members for the first time (AS-REPLACE-1), or as available
-    /// (AS-SET-1). Nothing may be awaited between this and the table's copy.
+    /// Makes zones durable that the next superblock names as available (AS-SET-1), or as members for the first time: these take their
+    /// places here (AS-REPLACE-1). Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
         loop {
+            // Before the drives: each of them is to be flushed from before that on.
+            let copied = self.membership.copied.borrow().clone();
             let due = self.superblock.unflushed.due();
-            if due.is_empty() {
+            if due.is_empty() && copied.is_empty() {
                 return Ok(());
             }
             let mut failed: BTreeMap<_, _> = self.drives.flush(due.drives()).await.into_iter().collect();
@@ -101,6 +103,7 @@ impl Engine {
             if let Some((drive, error)) = refused {
                 return Err(Error::device(format!("flushing {}", self.drives.name(drive)), error));
             }
+            self.give_places(&copied).await;
         }
     }
 }

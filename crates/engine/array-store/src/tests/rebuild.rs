@@ -1,5 +1,7 @@
 //! Rebuilds beside all else that goes on.
 
+use shingle_zoned::ZoneState;
+
 use super::*;
 use crate::format::Member;
 use crate::repair::replace::Replaced;
@@ -399,6 +401,38 @@ fn a_block_that_cannot_be_read_holds_up_no_more_than_its_objects() {
         assert_eq!((done.failed, store.0.drives.missing().len()), (0, 0), "{done:?}");
         for name in &names {
             assert!(store.get(name.clone()).await.unwrap() == bytes(2, 19_000), "{name}");
+        }
+    });
+}
+
+/// AS-REPLACE-1: a zone fails with what its cache holds once all of a member's data was written to it, and the flush succeeds. The
+/// member that it was to take the place of stays, on a drive that is taken out.
+#[test]
+fn a_zone_that_failed_before_it_was_flushed_takes_no_members_place() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store, _) = filled(&rt).await;
+        let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), 14, 0, 12) };
+        let added = SimDevice::new(&rt, &MemoryDevice::new(geometry));
+        store.add_drive(&named(std::slice::from_ref(&added))[0]).await.unwrap();
+        let failed = Rc::new(Cell::new(false));
+        let (told, mut written) = (failed.clone(), None);
+        added.on_command(move |command, device| match (command.kind, written) {
+            (CommandKind::Write, _) => written = command.zone.filter(|zone| zone.0 > 1).or(written),
+            (CommandKind::Flush, Some(zone)) if !told.replace(true) => {
+                device.medium().set_state(zone, ZoneState::Offline);
+            }
+            _ => {}
+        });
+        let removed = store.remove_drive(DriveId(0), RebuildOptions::default(), |_| {}).await;
+        added.on_command(|_, _| {});
+        assert_eq!(removed.unwrap_err().kind, ErrorKind::NoSpace);
+        assert!(failed.get(), "the case is not met");
+        let stays = store.0.sets.all().filter(|(_, set)| set.has_member(|member| member.drive == DriveId(0)));
+        assert_eq!(stays.filter(|(_, set)| set.live() > 0).count(), 1);
+        // The other sets have another member, this one its old one: any drive may go.
+        lose(&devices, &store, 1).await;
+        for object in store.list(b"a", None, 100).unwrap() {
+            assert!(store.get(object.name).await.unwrap() == bytes(2, 19_000));
         }
     });
 }

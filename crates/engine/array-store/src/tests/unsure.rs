@@ -63,3 +63,90 @@ fn an_index_that_refuses_a_change_ends_all_writes() {
         assert!(store.delete("o").await.unwrap());
     });
 }
+
+/// No drive takes a superblock; all other writes of the first one are executed, and fail.
+fn lose_answers(devices: &[SimDevice]) {
+    let rule = |trigger, fault| FaultRule { trigger, fault };
+    let refused = |zone| rule(Trigger::Zone(CommandKind::Write, ZoneId(zone)), Fault::CommandError);
+    let lost = rule(Trigger::Rate(CommandKind::Write, 1.0), Fault::FailedAfterEffect);
+    for (number, device) in devices.iter().enumerate() {
+        let rules = [refused(0), refused(1)].into_iter().chain((number == 0).then_some(lost));
+        device.set_faults(Faults::new(rules));
+    }
+}
+
+/// Puts objects of 19,000 bytes until `most` are there or none fits. Returns their number.
+async fn fill(store: &ArrayStore, most: usize) -> usize {
+    for number in 0..most {
+        if store.put(format!("a{number}"), bytes(2, 19_000), Bytes::new()).await.is_err() {
+            return number;
+        }
+    }
+    most
+}
+
+/// AS-WRITE-3: an item fails and has landed, and so has one behind it in the same set. The superblock that says where the set ends fails,
+/// too. So the second one is not tried elsewhere, where it could be refused for want of room, and neither is answered with that.
+#[test]
+fn an_item_behind_one_that_failed_is_tried_elsewhere_only_once_a_superblock_says_where_the_set_ends() {
+    let fit = Sim::new(1).run(|rt| async move { fill(&fresh(&rt).await.1, usize::MAX).await });
+    let mut met = 0;
+    for room in 2..10 {
+        let (images, kinds) = Sim::new(1).run(move |rt| async move {
+            let (devices, store) = fresh(&rt).await;
+            assert_eq!(fill(&store, fit - room).await, fit - room);
+            lose_answers(&devices);
+            let puts = ["o", "p"].map(|name| store.put(name, bytes(1, 19_000), Bytes::new()));
+            let kinds = join_all(puts).await.into_iter().map(|put| put.err().map(|error| error.kind));
+            (crash(&devices), kinds.collect::<Vec<_>>())
+        });
+        met += Sim::new(2).run(move |rt| async move {
+            let (_, store, _) = open(&rt, &images).await;
+            let found = ["o", "p"].map(|name| store.head(name.as_bytes()).is_ok());
+            for (found, kind) in found.into_iter().zip(&kinds) {
+                assert!(!found || *kind != Some(ErrorKind::NoSpace), "room for {room}: what was refused is found");
+            }
+            u32::from(found == [true; 2] && kinds.iter().all(Option::is_some))
+        });
+    }
+    assert!(met > 0, "what an opening finds was tried elsewhere");
+}
+
+/// AS-PUT-3: a put that failed is kept in mind until a later one of that name counts in its place, at the next opening, too.
+#[test]
+fn a_put_that_failed_is_forgotten_with_a_later_one_of_its_name() {
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        lose_answers(&devices);
+        assert_eq!(store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap_err().kind, ErrorKind::Device);
+        assert_eq!(store.unsure(b"").unwrap(), ["o"]);
+        devices.iter().for_each(|device| device.set_faults(Faults::default()));
+        store.put("p", bytes(2, 19_000), Bytes::new()).await.unwrap();
+        assert_eq!(store.unsure(b"").unwrap(), ["o"]);
+        store.put("o", bytes(2, 19_000), Bytes::new()).await.unwrap();
+        assert_eq!(store.unsure(b"").unwrap(), [""; 0]);
+        assert!(store.delete("o").await.unwrap());
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        assert_eq!(store.head(b"o").unwrap_err().kind, ErrorKind::NotFound);
+    });
+}
+
+/// AS-PUT-3: too many drives are gone for anything to be written.
+#[test]
+fn puts_that_wrote_nothing_are_not_kept_in_mind() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        for (number, device) in devices.iter().enumerate().take(2) {
+            device.power_off_at(0);
+            assert!(store.0.drives.fail(DriveId(number as u8)));
+        }
+        for size in [100, 19_000, 60_000] {
+            let error = store.put(format!("{size}"), bytes(1, size), Bytes::new()).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Device, "{size}: {error}");
+        }
+        assert_eq!(store.unsure(b"").unwrap(), [""; 0]);
+    });
+}

@@ -127,7 +127,10 @@ impl Catalog for Core {
     }
 
     async fn drop_bucket(self: &Rc<Self>, bucket: &str) -> Result<(), Failed> {
-        self.drop_unsure(bucket).await.map_err(Failed::before)?;
+        self.none_comes_back().map_err(Failed::before)?;
+        for prefix in [names::object(bucket, ""), names::uploads(bucket, "")] {
+            self.drop_unsure(&prefix).await.map_err(Failed::before)?;
+        }
         self.store.delete(names::bucket(bucket)).await.map(drop).map_err(from_array).map_err(Failed::by_kind)
     }
 
@@ -206,16 +209,16 @@ impl Catalog for Core {
 }
 
 impl Core {
-    /// Deletes what failed puts may have left in an empty bucket, so that it never shows in a later one of that name. (AO-OBJ-6)
-    async fn drop_unsure(&self, bucket: &str) -> StoreResult<()> {
-        for prefix in [names::object(bucket, ""), names::uploads(bucket, "")] {
-            let Some(names) = self.store.unsure(&prefix) else {
-                let message = "the array failed too many writes to know what may be left of them: buckets can be deleted after a restart";
-                return Err(StoreError::new(StoreErrorKind::Unavailable, message));
-            };
-            for batch in names.chunks(TOGETHER) {
-                try_join_all(batch.iter().map(|name| self.store.delete(name.clone()))).await.map_err(from_array)?;
-            }
+    /// Deletes what failed puts may have left under names that begin with `prefix`: what shows in an empty bucket would show in a later one of
+    /// that name (AO-OBJ-6), and a part in the place of one that was acknowledged after it (AO-UPL-2).
+    pub(super) async fn drop_unsure(&self, prefix: &[u8]) -> StoreResult<()> {
+        let Some(names) = self.store.unsure(prefix) else {
+            let message = "the array failed too many writes to know what may be left of them: buckets can be deleted, and parts sent, after \
+                           a restart";
+            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
+        };
+        for batch in names.chunks(TOGETHER) {
+            try_join_all(batch.iter().map(|name| self.store.delete(name.clone()))).await.map_err(from_array)?;
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ pub(crate) struct Core {
     pub(crate) writers: Writers,
     pub(crate) readers: Readers,
     pub(crate) purge: Purge,
-    /// Names of objects that were deleted while records are restored: none of them is. (AO-ORPHAN-3)
+    /// Names of objects that were deleted while records that a loss took are looked for and restored: none of these is. (AO-ORPHAN-3)
     deleted: RefCell<Option<BTreeSet<Vec<u8>>>>,
     /// Uploads whose completion failed, and may have happened: an object may be made of their parts. (AO-UPL-3)
     half_ended: RefCell<BTreeSet<u64>>,
@@ -79,7 +79,7 @@ impl Core {
             writers: Writers::default(),
             readers: Readers::default(),
             purge: Purge::default(),
-            deleted: RefCell::new(Some(BTreeSet::new())),
+            deleted: RefCell::default(),
             half_ended: RefCell::default(),
             counts: Counts::default(),
             opened,

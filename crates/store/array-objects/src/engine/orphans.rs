@@ -11,17 +11,18 @@
 //! - AO-ORPHAN-2: the record that a blob gets never takes the place of one that is newer than the blob, and a part's never that of an
 //!   object: nobody knows if its upload was completed. The upload is there again instead.
 //! - AO-ORPHAN-3: what a client deletes while records are restored gets none, and from when the loss is settled no blob does: what was
-//!   deleted by an acknowledged call then does not come back, however long its bytes take to go and whenever the power fails.
+//!   deleted by an acknowledged call then does not come back, however long its bytes take to go and whenever the power fails. No
+//!   bucket is deleted while they are looked for and restored. `a_bucket_is_not_deleted_while_its_objects_are_looked_for`.
 //! - AO-ORPHAN-4: nothing gets a record before all blobs were looked at: a record of some of an object's blobs would be newer than
 //!   the others, and these would pass for replaced. `a_close_while_lost_objects_are_looked_for_restores_none_in_part`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_array_store::{Object, Version};
 use shingle_buckets::{Attributes, Catalog};
-use shingle_store_api::{StoreResult, UploadId};
+use shingle_store_api::{StoreError, StoreErrorKind, StoreResult, UploadId};
 
 use super::counting::PAGE;
 use super::{Core, size_of};
@@ -95,6 +96,22 @@ fn record_of(owner: u64, parts: Parts, now_unix_ns: u64) -> ObjectRecord {
 }
 
 impl Core {
+    /// Notes from now on what is deleted, if records may be restored. Done before any call is served. (AO-ORPHAN-3)
+    pub(super) fn expect_restored(&self) -> StoreResult<()> {
+        let lost = self.store.lost_before().map_err(from_array)?;
+        self.deleted.replace(lost.map(|_| BTreeSet::new()));
+        Ok(())
+    }
+
+    /// Fails while a bucket that seems empty may get objects again. (AO-ORPHAN-3)
+    pub(super) fn none_comes_back(&self) -> StoreResult<()> {
+        if self.deleted.borrow().is_none() {
+            return Ok(());
+        }
+        let message = "objects whose records were lost are being looked for, and this bucket may have some: delete it when that is done";
+        Err(StoreError::new(StoreErrorKind::Unavailable, message))
+    }
+
     /// Looks at every blob that was there when the array was opened. Deletes those that nobody needs, and gives those that lost
     /// their records new ones.
     pub(super) async fn find_orphans(self: Rc<Self>) {

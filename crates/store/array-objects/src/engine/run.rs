@@ -46,6 +46,7 @@ impl ArrayEngine {
         let begun = Begun::begin(&rt, store, options, opened).await?;
         let core = &begun.core;
         core.settle_uploads().await?;
+        core.expect_restored()?;
         rt.spawn_detached(core.clone().count());
         rt.spawn_detached(core.clone().find_orphans());
         let purge = rt.spawn(core.clone().run_purge());

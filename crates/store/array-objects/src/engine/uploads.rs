@@ -6,7 +6,7 @@
 //!   replaced nor deleted before the upload's record is gone. `settle_uploads`, `forget_upload`
 //! - AO-UPL-2: of the blobs that were written for one part, the one that was acknowledged last is the part, whichever was begun first. The
 //!   newest version counts, and a version is as old as its beginning: so one is committed at a time, and newer ones are deleted
-//!   before it is acknowledged. (BK-PART-1) `put_part_of`, `prevail`
+//!   before it is acknowledged, also those that failed and may have landed. (BK-PART-1) `put_part_of`, `prevail`
 //! - AO-UPL-3: an upload whose completion failed, and may have happened, keeps its parts as they are until it is completed, or the next opening
 //!   tells. `require_whole`
 
@@ -54,15 +54,15 @@ impl Core {
     /// Deletes all that was written for the part of `blob` but `blob`; what was begun later would count in its place, and has gone when
     /// this returns. (AO-UPL-2)
     async fn prevail(&self, blob: Blob, version: u64) -> StoreResult<()> {
-        let rivals = self.store.list(&Blob::part_prefix(blob.owner, blob.number), None, usize::MAX);
-        let mut rivals = rivals.map_err(from_array)?;
+        let prefix = Blob::part_prefix(blob.owner, blob.number);
+        let mut rivals = self.store.list(&prefix, None, usize::MAX).map_err(from_array)?;
         rivals.retain(|rival| rival.version.0 != version);
         // None of them is completed from here on, even if its deletion fails: that may have landed.
         self.condemn(rivals.iter().filter_map(|rival| Blob::of(&rival.name)));
         for newer in rivals.into_iter().filter(|rival| rival.version.0 > version) {
             self.store.delete(newer.name).await.map_err(from_array)?;
         }
-        Ok(())
+        self.drop_unsure(&prefix).await
     }
 
     /// Parts of an upload with numbers above `after`, at most `limit`.

@@ -76,7 +76,15 @@ impl Core {
         self.writers.drop(writer);
         let put = open.put.lock().await.take();
         let Some(put) = put else { return Err(gone(shingle_runtime::owner::Gone)) };
-        let stored = put.finish(attributes).await.map_err(from_array)?;
-        Ok((open.blob, stored.size, stored.version.0))
+        match put.finish(attributes).await {
+            Ok(stored) => Ok((open.blob, stored.size, stored.version.0)),
+            Err(error) => {
+                // Nothing will ever name it. Of one that is not there nothing has to be deleted.
+                if self.store.unsure(&open.blob.name()).is_some_and(|found| !found.is_empty()) {
+                    self.condemn(std::iter::once(open.blob));
+                }
+                Err(from_array(error))
+            }
+        }
     }
 }

@@ -308,6 +308,31 @@ fn what_is_deleted_while_records_are_restored_stays_deleted() {
     });
 }
 
+/// AO-ORPHAN-3: all records of a bucket's objects were lost. It is not deleted as an empty one before these are there again.
+#[test]
+fn a_bucket_is_not_deleted_while_its_objects_are_looked_for() {
+    let left = history(&formatted(1), move |_, engine, store| async move {
+        store.create_bucket("b").await.unwrap();
+        engine.close().await.unwrap();
+    });
+    let pieces: Vec<_> = (0..300).map(|number| bytes_of(number, 2_500)).collect();
+    let left = history(&left, move |_, _, store| async move {
+        let id = multipart(&store, "k", &pieces).await;
+        store.complete_upload("b", "k", id, parts(300), commit("p")).await.unwrap();
+    });
+    Sim::new(3).run(move |rt| async move {
+        let devices = powered(&rt, &left);
+        let (engine, store) = open(&rt, &devices, false).await;
+        let error = store.delete_bucket("b").await.expect_err("a bucket is deleted whose objects come back");
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(store.delete_bucket("b").await.unwrap_err().kind, StoreErrorKind::BucketNotEmpty);
+        assert!(store.delete("b", "k").await.unwrap());
+        store.delete_bucket("b").await.unwrap();
+        engine.close().await.unwrap();
+    });
+}
+
 /// AO-ORPHAN-4: an object gets its record again from all of its blobs, or not yet: a store that is closed while it looks for them leaves the
 /// loss to the next opening.
 #[test]

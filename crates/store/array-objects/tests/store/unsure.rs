@@ -1,7 +1,8 @@
-//! AO-OBJ-5, AO-OBJ-6, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
+//! AO-OBJ-5, AO-OBJ-6, AO-UPL-2, AO-UPL-3: changes that failed and may have landed: what a client may do about them, and what it finds.
 
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_array_objects::{ArrayClient, ArrayEngine};
@@ -165,6 +166,57 @@ fn an_upload_whose_completion_may_have_happened_is_completed_again_or_stays() {
             assert!(store.list_uploads("b", "", None, 10).await.unwrap().uploads.is_empty(), "again {again}");
         });
     }
+}
+
+/// AO-UPL-2: a part that was begun later failed and has landed. The one that is acknowledged after it is the part at the next opening, too.
+#[test]
+fn a_part_that_may_have_landed_does_not_take_the_place_of_one_acknowledged_later() {
+    let left = life(Left::fresh(), move |store, devices, files| async move {
+        store.create_bucket("b").await.unwrap();
+        let id = multipart(&store, "k", &[]).await;
+        let mut early = store.begin_part("b", "k", id, 1).await.unwrap();
+        early.write(bytes_of(1, 20_000)).await.unwrap();
+        let mut late = store.begin_part("b", "k", id, 1).await.unwrap();
+        late.write(bytes_of(2, 700)).await.unwrap();
+        fail(&devices, &files);
+        assert_eq!(late.commit(commit("late")).await.unwrap_err().kind, StoreErrorKind::Device);
+        heal(&devices);
+        early.commit(commit("1")).await.unwrap();
+    });
+    life(left, move |store, _, _| async move {
+        let uploads = store.list_uploads("b", "", None, 10).await.unwrap().uploads;
+        let [upload] = &uploads[..] else { panic!("{} uploads", uploads.len()) };
+        let listed = store.list_parts("b", "k", upload.id, 0, 10).await.unwrap().0;
+        assert_eq!(listed.iter().map(|part| (part.number, &part.etag[..])).collect::<Vec<_>>(), [(1, "1")]);
+        store.complete_upload("b", "k", upload.id, parts(1), commit("w")).await.unwrap();
+        assert!(get(&store, "b", "k").await.unwrap() == bytes_of(1, 20_000));
+    });
+}
+
+/// AO-OBJ-4: what a large object that failed may have left is deleted as soon as that can be, and not kept in mind until the next opening.
+#[test]
+fn bytes_of_a_put_that_failed_are_deleted_once_the_array_takes_writes_again() {
+    let left = Left::fresh();
+    let media = Sim::new(1).run(move |rt| async move {
+        let devices = powered(&rt, &left.0);
+        let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(2)).await;
+        store.create_bucket("b").await.unwrap();
+        lose_answers(&devices);
+        let error = put(&store, "b", "k", &bytes_of(1, 20_000), commit("e")).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Device);
+        assert_eq!(store.figures().await.unwrap().purging, 1);
+        heal(&devices);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(store.figures().await.unwrap().purging, 0);
+        drop(engine);
+        devices.iter().map(|device| device.crash_image(1)).collect::<Vec<_>>()
+    });
+    Sim::new(2).run(move |rt| async move {
+        let devices = powered(&rt, &media);
+        let array = crate::scene::open_array(&rt, &devices, &mut Random::new(2)).await;
+        let found = array.list(b"", None, 9).unwrap().into_iter().map(|object| object.name);
+        assert_eq!(found.collect::<Vec<_>>(), ["bb"]);
+    });
 }
 
 /// BK-END-1: the abort of an upload failed and has landed. It takes no parts, which would go with it, and can be aborted again or completed.

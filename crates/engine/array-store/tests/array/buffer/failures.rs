@@ -160,6 +160,46 @@ fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
     }
 }
 
+/// AS-BUF-1: a file has a generation that no superblock names yet, and is away while the other one goes on with a new one in its
+/// place: it lacks what was acknowledged since, and is not believed for having that generation.
+#[test]
+fn a_generation_that_no_superblock_named_is_not_given_out_again() {
+    let options = Options { background: true, buffer_time: Duration::from_millis(20), ..plain() };
+    let Left { devices, files: [first, old] } = history_with(options, |rt, store, buffer| async move {
+        put(&store, "before", 1).await;
+        buffer[0].fail();
+        // The log begins behind it, which the second file's heads alone say.
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(store.stats().unwrap().buffered, 0);
+    });
+    let Left { devices, files: [newest, _] } = Sim::new(4).run(move |rt| async move {
+        rt.sleep(Duration::from_secs(10)).await;
+        let devices = powered(&rt, &devices);
+        let buffer = [first, Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        put(&store, "after", 2).await;
+        left(&devices, &buffer, 1)
+    });
+    let none = Vec::new;
+    let alone = [[none(), old.clone()], [old.clone(), none()]];
+    for files in alone.into_iter().chain([[newest.clone(), old.clone()], [old, newest]]) {
+        let devices: Vec<_> = devices.iter().map(MemoryDevice::snapshot).collect();
+        Sim::new(5).run(move |rt| async move {
+            let both = files.iter().all(|file| !file.is_empty());
+            let devices = powered(&rt, &devices);
+            let buffer = files.map(|bytes| SimFile::new(&rt, bytes));
+            match try_open(&rt, &devices, Some(&buffer), plain()).await {
+                Ok((store, _)) => {
+                    assert!(both, "an old file was believed");
+                    is(&store, "before", 1).await;
+                    is(&store, "after", 2).await;
+                }
+                Err(error) => assert!(!both && error.message.contains("older"), "{error}"),
+            }
+        });
+    }
+}
+
 /// AS-BUF-1: whenever the power fails while one file is left behind, each of them has what was acknowledged or is not believed.
 #[test]
 fn cut_while_a_file_is_left_behind() {
@@ -267,6 +307,33 @@ fn what_waits_for_a_superblock_while_the_other_file_fails_goes_to_a_segment() {
                 assert!(store.head(name.as_bytes()).is_ok(), "the other file failed after {wait}: {name} is gone");
                 is(&store, name, key).await;
             }
+        });
+    }
+}
+
+/// AS-BUF-4: both files fail while what they hold is written to segments, and nothing else is put or deleted: the array needs them no
+/// more.
+#[test]
+fn both_files_that_fail_in_a_flush_are_not_needed_any_more() {
+    for wait in 0..8 {
+        let options = Options { background: true, buffer_time: Duration::from_millis(20), ..plain() };
+        let left = history_with(options, move |rt, store, buffer| async move {
+            put(&store, "before", 1).await;
+            rt.sleep(Duration::from_millis(wait * 2)).await;
+            buffer.iter().for_each(|file| file.fail());
+            assert!(
+                store.stats().unwrap().buffered > 0,
+                "they failed after {wait}, when they were not needed any more"
+            );
+            rt.sleep(Duration::from_secs(1)).await;
+        });
+        Sim::new(9).run(move |rt| async move {
+            let devices = powered(&rt, &left.devices);
+            let buffer = [Vec::new(), Vec::new()].map(|bytes| SimFile::new(&rt, bytes));
+            let opened = try_open(&rt, &devices, Some(&buffer), plain()).await;
+            let (store, report) = opened.unwrap_or_else(|error| panic!("failed after {wait}: {error}"));
+            assert_eq!(report.damage, Vec::<String>::new());
+            is(&store, "before", 1).await;
         });
     }
 }

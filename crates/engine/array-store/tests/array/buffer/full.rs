@@ -93,6 +93,40 @@ fn with_a_full_array_and_both_files_gone_everything_can_be_deleted() {
     }
 }
 
+/// AS-WRITE-3: both files take an object and fail, and the full array has no room for it. It is not refused as one of which nothing was
+/// stored: the next opening finds it.
+#[test]
+fn an_object_that_both_files_took_before_they_failed_is_not_refused_for_want_of_room() {
+    let (kind, left) = Sim::new(5).run(|rt| async move {
+        let devices = powered(&rt, &media());
+        let (store, _) = try_open(&rt, &devices, None, plain()).await.unwrap();
+        put(&store, "o", 1).await;
+        for length in [40_000, 11_000, 3000, 300] {
+            for number in 0.. {
+                let name = format!("{length}/{number}");
+                if store.put(name, content((number, length)), Bytes::new()).await.is_err() {
+                    break;
+                }
+            }
+        }
+        store.close().await.unwrap();
+        let devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
+        let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
+        let (store, _) = try_open(&rt, &devices, Some(&buffer), plain()).await.unwrap();
+        // The power fails before a superblock says that the files are not needed: what they hold has to be written first.
+        put(&store, "p", 3).await;
+        devices.iter().for_each(|device| device.set_latency(Duration::from_millis(5)));
+        buffer.iter().for_each(|file| file.lose_answers());
+        let error = store.put("o", content((2, 3000)), Bytes::from_static(b"with it")).await.unwrap_err();
+        (error.kind, left(&devices, &buffer, 7))
+    });
+    assert_eq!(kind, ErrorKind::Device);
+    with_either(left, |store| async move {
+        is(&store, "o", 2).await;
+        is(&store, "p", 3).await;
+    });
+}
+
 /// AS-BUF-2: far more goes through than fits, round after round.
 #[test]
 fn the_ring_is_used_again() {
