@@ -8,15 +8,33 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use shingle_base::ZoneId;
-use shingle_zoned::{ZoneState, report_patiently};
+use shingle_zoned::{ZoneInfo, ZoneState, report_patiently};
 
 use crate::blob::{Blob, Place};
 use crate::engine::Engine;
 use crate::error::{BlueError, BlueErrorKind, BlueResult};
 
+/// Times that a drive which tells nothing of a zone is asked again, and the pause before each.
+const ASKED_AGAIN: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
 impl Engine {
+    /// The drive's word of a zone, which some seconds without an answer do not change: what was written is not written again for them.
+    async fn report_on(&self, zone: ZoneId) -> BlueResult<Option<ZoneInfo>> {
+        let mut asked = 0;
+        loop {
+            match report_patiently(&self.drive.dev, zone, 1).await.map_err(BlueError::from) {
+                Err(error) if error.kind != BlueErrorKind::Unavailable && asked < ASKED_AGAIN => asked += 1,
+                told => return Ok(told?.first().copied()),
+            }
+            self.rt.sleep(PAUSE).await;
+            self.state.borrow().running()?;
+        }
+    }
+
     /// Makes what was written durable, and says whether all of some places are. (BLU-KEPT-1)
     pub(crate) async fn flush_and_keep(&self, places: &[Place]) -> BlueResult<bool> {
         self.flush().await?;
@@ -25,9 +43,9 @@ impl Engine {
             let broken = || self.state.borrow().zones.get(zone).is_none_or(|entry| entry.broken);
             if !broken() && self.drive.geometry.volatile_cache {
                 // It may have failed in a command whose failure costs nothing else, or in none.
-                let report = report_patiently(&self.drive.dev, zone, 1).await?;
+                let told = self.report_on(zone).await?;
                 let failed = |state: ZoneState| matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
-                if report.first().is_none_or(|info| failed(info.state)) {
+                if told.is_none_or(|info| failed(info.state)) {
                     let mut state = self.state.borrow_mut();
                     state.zones.note_failure(zone, true, true);
                     state.looked.note(zone.0);

@@ -104,6 +104,39 @@ fn copies_whose_zone_has_failed_take_the_place_of_nothing() {
     });
 }
 
+/// BLU-KEPT-1: for some seconds the drive says nothing of the zone of the copies. A write that waits for the room gets it, and no copy is made twice.
+#[test]
+fn reports_that_fail_for_seconds_cost_no_room() {
+    Sim::new(1).run(|rt| async move {
+        let (device, store, at) = made(&rt).await;
+        let mut count = 0;
+        let write = async |number: u64| {
+            let mut transaction = Transaction::new();
+            transaction.write(&object(number), 0, contents(number, 0, LENGTH));
+            store.submit(at, transaction).await
+        };
+        while write(count).await.is_ok() {
+            count += 1;
+        }
+        let rule = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::ReadError };
+        device.set_faults(Faults::new([rule]));
+        for number in (0..count).step_by(9) {
+            let mut transaction = Transaction::new();
+            transaction.remove(&object(number));
+            store.submit(at, transaction).await.unwrap();
+        }
+        let heal = async {
+            rt.sleep(Duration::from_secs(4)).await;
+            assert!(!device.faults().injected().is_empty(), "nothing was asked");
+            device.set_faults(Faults::default());
+        };
+        let (wrote, ()) = join(write(count), heal).await;
+        assert_eq!(wrote, Ok(()), "{:?}", store.stats());
+        let there: Vec<u64> = (0..=count).filter(|number| number % 9 > 0 || *number == count).collect();
+        has_all(&rt, &device, store, &there, LENGTH, "reports").await;
+    });
+}
+
 /// BLU-KEPT-1, BLU-DEFER-1: the same of deferred writes that are gathered, behind which others are written.
 #[test]
 fn deferred_writes_stay_in_the_metadata_if_their_zone_has_failed() {
