@@ -279,6 +279,11 @@ impl Session {
         flushing
     }
 
+    /// The files have stopped.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.files.running().is_err()
+    }
+
     /// Writes what was flushed, without a wait for more, and returns when that is done or has failed.
     pub(crate) async fn finish(&self) {
         self.gathering.ended.set(true);

@@ -12,23 +12,27 @@ use common::{Drive, NONE, contents, pattern};
 use shingle_files_server::Files;
 use shingle_zone_files::{FileKind, FilesErrorKind};
 
-/// FS-END-2: a drive whose flush fails stops its files; whoever opens them next has them, also while the old handles live.
+/// FS-END-2: a drive whose flush fails stops its files; whoever opens them next has them, also while the old handles live, and whoever made the
+/// calls: one in the owner's process, or one that reaches it by the socket.
 #[test]
 fn a_drive_whose_files_have_stopped_can_be_opened_again() {
-    let drive = Drive::new();
-    let old = drive.open();
-    let log = old.create("/000001.log", FileKind::Wal, NONE).unwrap();
-    log.append(b"synced").unwrap();
-    log.sync().unwrap();
-    drive.fails.store(true, Ordering::Relaxed);
-    log.append(b"lost").unwrap();
-    assert!(log.sync().is_err());
-    drive.fails.store(false, Ordering::Relaxed);
-    assert!(old.room().is_err(), "a stopped owner does not pass for one that works");
-    let again = drive.open();
-    again.create("/000002.log", FileKind::Wal, NONE).unwrap();
-    assert!(contents(&again, "/000001.log").starts_with(b"synced"));
-    assert!(old.create("/000003.log", FileKind::Wal, NONE).is_err());
+    for elsewhere in [false, true] {
+        let drive = Drive::new();
+        let owner = drive.open();
+        let old = if elsewhere { drive.open() } else { owner.clone() };
+        let log = old.create("/000001.log", FileKind::Wal, NONE).unwrap();
+        log.append(b"synced").unwrap();
+        log.sync().unwrap();
+        drive.fails.store(true, Ordering::Relaxed);
+        log.append(b"lost").unwrap();
+        assert!(log.sync().is_err());
+        drive.fails.store(false, Ordering::Relaxed);
+        assert!(old.room().is_err(), "a stopped owner does not pass for one that works");
+        let again = drive.open();
+        again.create("/000002.log", FileKind::Wal, NONE).unwrap();
+        assert!(contents(&again, "/000001.log").starts_with(b"synced"));
+        assert!(old.create("/000003.log", FileKind::Wal, NONE).is_err());
+    }
 }
 
 /// Fills a drive, and commits to a log until it is told that there is no room. Returns what was acknowledged.
