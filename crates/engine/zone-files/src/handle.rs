@@ -83,7 +83,16 @@ impl File {
     /// # Errors
     /// `NoSpace` if earlier bytes wait for room, or metadata have none; nothing was taken then. `Unavailable`, `ReadOnly`.
     pub fn take(&self, data: Vec<Bytes>) -> FilesResult<()> {
-        self.engine.take_append(self.serial, data)
+        self.engine.take_append(self.serial, data, false)
+    }
+
+    /// As [`take`](Self::take), of bytes that somebody relies upon already: they are taken also if earlier ones wait for room. That there is
+    /// none is told by the flush alone, so callers have a bound of their own.
+    ///
+    /// # Errors
+    /// `NoSpace` if metadata have no room; `Unavailable`, `ReadOnly`.
+    pub fn take_or_wait(&self, data: Vec<Bytes>) -> FilesResult<()> {
+        self.engine.take_append(self.serial, data, true)
     }
 
     /// Waits while too many bytes of the file wait for the drive.

@@ -19,7 +19,7 @@
 //! - FS-END-1: files and locks of a process are let go when it ends, however it ends.
 //! - FS-END-2: a drive whose files are being closed, or have stopped, is free once that has ended, and until then nobody new is served.
 //!
-//! Module `tail` states FS-TAIL.
+//! Modules `tail` and `session` state FS-TAIL, FS-ROOM and FS-HOLE.
 
 mod address;
 mod awake;

@@ -33,6 +33,12 @@ impl Local {
             self.rt.spawn_detached(async move { job.answer(answer.await) });
         }
     }
+
+    /// Others have seen that the files have stopped: the owner is to let go of the drive. (FS-END-2)
+    pub(crate) fn look(&self) {
+        self.calls.look();
+    }
+
     /// Writes what was flushed, at once.
     pub(crate) async fn finish(&self) {
         self.session.finish().await;

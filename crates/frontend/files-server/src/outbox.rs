@@ -83,6 +83,8 @@ struct State {
     owner: Owner,
     /// A call in the queue cannot wait.
     urgent: bool,
+    /// The owner is to look at its files, though no call may come.
+    looks: bool,
     /// No more calls are taken.
     ended: bool,
 }
@@ -132,7 +134,13 @@ impl Outbox {
         std::mem::take(&mut state.jobs)
     }
 
-    /// The next calls, once they need the owner. `None` after the last.
+    /// Has the owner look at its files.
+    pub(crate) fn look(&self) {
+        self.lock().looks = true;
+        self.woken.notify_one();
+    }
+
+    /// The next calls, once they need the owner; none if it is to look at its files. `None` after the last.
     pub(crate) async fn next(&self, rt: &Runtime, awake: &Awake) -> Option<VecDeque<Job>> {
         if !self.urgent_awake(rt, awake).await && self.may_rest() {
             let (woken, rested) = (pin!(self.woken.notified()), pin!(rt.sleep(HOLD)));
@@ -143,7 +151,7 @@ impl Outbox {
             {
                 let state = &mut *self.lock();
                 state.owner = Owner::Works;
-                if !state.jobs.is_empty() {
+                if !state.jobs.is_empty() || std::mem::take(&mut state.looks) {
                     state.urgent = false;
                     return Some(std::mem::take(&mut state.jobs));
                 }
@@ -165,7 +173,7 @@ impl Outbox {
         while rt.now().since(began) < AWAKE {
             let ends = {
                 let state = self.lock();
-                state.urgent || state.ended
+                state.urgent || state.looks || state.ended
             };
             if ends {
                 awake.note(false);
@@ -179,7 +187,7 @@ impl Outbox {
 
     fn may_rest(&self) -> bool {
         let state = &mut *self.lock();
-        let rests = !state.urgent && !state.ended;
+        let rests = !state.urgent && !state.looks && !state.ended;
         if rests {
             state.owner = Owner::Rests;
         }

@@ -124,8 +124,11 @@ async fn own(rt: Runtime, opening: Opening, tell: Sender<Result<Option<Arc<Tails
     drop(serves);
     local.finish().await;
     drop(local);
+    // The next owner has no tails of its own before these have gone.
+    let held = files.clone();
     match files.close().await {
         Ok(()) => tails.iter().for_each(|tails| tails.end()),
         Err(error) => tracing::warn!(%error, "the files were not closed in order; the next opening reads more"),
     }
+    drop(held);
 }

@@ -103,7 +103,8 @@ async fn append_to(files: &ZoneFiles, log: &Left) -> FilesResult<bool> {
     let Some(missing) = missing(files, log)? else { return Ok(true) };
     tracing::info!(path = log.path, bytes = missing.len(), "the end of a log was in shared memory");
     let file = files.open_file(&log.path)?;
-    file.append(vec![Bytes::from(missing)]).await?;
+    // Another log's end may wait for room already.
+    file.take_or_wait(vec![Bytes::from(missing)])?;
     match file.sync().await {
         Err(error) if error.kind == FilesErrorKind::NoSpace => {
             tracing::warn!(path = log.path, "the end of the log has no room: make some with `shingle files rm`");

@@ -61,6 +61,11 @@ pub(crate) fn serve(
         loop {
             let Ok(place) = processes.clone().acquire_owned().await else { return };
             match listener.accept().await {
+                Ok(_) if files.running().is_err() => {
+                    if let Some(local) = local.upgrade() {
+                        local.look();
+                    }
+                }
                 Ok((stream, _)) => {
                     let session = Session::new(&rt, &files, tails.clone());
                     let served = attend(rt.clone(), stream, session, local.clone());
@@ -126,9 +131,14 @@ async fn attend(rt: Runtime, stream: UnixStream, session: Rc<Session>, local: We
             local.take_in();
         }
         let (begun, replies) = (session.begin(call, data), replies.clone());
+        let (session, local) = (Rc::downgrade(&session), local.clone());
         rt.spawn_detached(async move {
             let reply = Reply { id, answer: begun.await, _places: [place, room] };
             let _ = replies.send(reply);
+            let stopped = session.upgrade().is_some_and(|session| session.has_stopped());
+            if let Some(local) = local.upgrade().filter(|_| stopped) {
+                local.look();
+            }
         });
     }
 }

@@ -1,6 +1,9 @@
 //! A session: files and locks that one process has, on the owner's thread.
 //!
 //! # Invariants
+//! - FS-ROOM-1: appends to a log are taken although there is no room, as their flushes may have returned before they come here. Reads see them,
+//!   they are written once there is some, and the answer alone says that there was none.
+//!   (`commits_that_had_no_room_are_there_for_those_who_open_the_log_next`)
 //! - FS-HOLE-1: once an append of a handle was refused, all later ones are: nobody's bytes stand where those should.
 //!   (`after_a_refused_append_all_are_refused`)
 
@@ -20,9 +23,12 @@ use tokio::sync::Notify;
 
 use crate::tail::Tails;
 use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Reply, Room, Then, create_options, lifetime_of};
+use crate::writer::ON_THEIR_WAY;
 
 /// Time for which flushed bytes gather before they are written: a page cache waits longer.
 const GATHER: Duration = Duration::from_millis(10);
+/// Bytes that a log takes although there is no room: more than a writer sends before it looks at an answer.
+const WITHOUT_ROOM_MAX: usize = 2 * ON_THEIR_WAY as usize;
 /// Most files and locks that one session has.
 const HANDLES_MAX: usize = 1 << 20;
 
@@ -36,18 +42,33 @@ struct Opened {
     flushing: Rc<RefCell<Option<Flushing>>>,
     /// The first refusal of an append: later bytes would stand in its place. (FS-HOLE-1)
     refused: RefCell<Option<FilesError>>,
+    /// Bytes that it may take without room for them. (FS-ROOM-1)
+    without_room: Cell<usize>,
 }
 
 impl Opened {
-    fn new(file: File) -> Self {
-        Self { file: Rc::new(file), flushing: Rc::default(), refused: RefCell::default() }
+    fn new(file: File, log: bool) -> Self {
+        let without_room = Cell::new(if log { WITHOUT_ROOM_MAX } else { 0 });
+        Self { file: Rc::new(file), flushing: Rc::default(), refused: RefCell::default(), without_room }
     }
 
     fn take(&self, data: Bytes) -> FilesResult<()> {
         if let Some(error) = &*self.refused.borrow() {
             return Err(error.clone());
         }
-        self.file.take(vec![data]).inspect_err(|error| *self.refused.borrow_mut() = Some(error.clone()))
+        self.take_behind(data).inspect_err(|error| *self.refused.borrow_mut() = Some(error.clone()))
+    }
+
+    /// Takes bytes behind those before them. (FS-ROOM-1)
+    fn take_behind(&self, data: Bytes) -> FilesResult<()> {
+        let left = self.without_room.get().checked_sub(data.len());
+        match (self.file.take(vec![data.clone()]), left) {
+            (Err(error), Some(left)) if error.kind == FilesErrorKind::NoSpace => {
+                self.without_room.set(left);
+                self.file.take_or_wait(vec![data])
+            }
+            (taken, _) => taken,
+        }
     }
 }
 
@@ -258,6 +279,11 @@ impl Session {
         flushing
     }
 
+    /// The files have stopped.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.files.running().is_err()
+    }
+
     /// Writes what was flushed, without a wait for more, and returns when that is done or has failed.
     pub(crate) async fn finish(&self) {
         self.gathering.ended.set(true);
@@ -282,7 +308,7 @@ impl Session {
 
     fn add(&self, file: File) -> Answer {
         let (about, id) = (About::from(file.info()?), self.number()?);
-        self.opened.borrow_mut().insert(id, Rc::new(Opened::new(file)));
+        self.opened.borrow_mut().insert(id, Rc::new(Opened::new(file, about.log)));
         Ok(Reply::Opened(id, about))
     }
 
@@ -335,23 +361,23 @@ mod tests {
             ZoneFiles::format(&rt, device.clone(), FormatOptions::default()).await.unwrap();
             let (files, _) = ZoneFiles::open(&rt, device, Options::default()).await.unwrap();
             let session = Session::new(&rt, &files, None);
-            let (table, log) = (create(&session, "/1.sst").await, create(&session, "/2.log").await);
+            let (table, other) = (create(&session, "/1.sst").await, create(&session, "/2.sst").await);
             let append =
                 |handle, then, byte: u8| session.begin(Call::Append { handle, then }, Bytes::from(vec![byte; 20_000]));
             while append(table, Then::Sync, 1).await.is_ok() {}
             let mut taken = 0;
             // The first that has no room waits for it; the next is refused.
-            while append(log, Then::Flush, 2).await.is_ok() {
+            while append(other, Then::Flush, 2).await.is_ok() {
                 taken += 1;
             }
-            assert!(append(log, Then::Flush, 3).await.is_err());
+            assert!(append(other, Then::Flush, 3).await.is_err());
             session.begin(Call::Close { handle: table }, Bytes::new()).await.unwrap();
             files.remove("/1.sst").await.unwrap();
-            while files.open_file("/2.log").unwrap().sync().await.is_err() {
+            while files.open_file("/2.sst").unwrap().sync().await.is_err() {
                 rt.sleep(GATHER).await;
             }
-            assert!(append(log, Then::Flush, 4).await.is_err(), "there is room, and a hole");
-            let bytes = files.open_file("/2.log").unwrap().read(0, u64::MAX).await.unwrap();
+            assert!(append(other, Then::Flush, 4).await.is_err(), "there is room, and a hole");
+            let bytes = files.open_file("/2.sst").unwrap().read(0, u64::MAX).await.unwrap();
             assert!(bytes.len() >= taken * 20_000 && bytes.iter().all(|byte| *byte == 2), "{} bytes", bytes.len());
             assert!(append(create(&session, "/3.log").await, Then::Sync, 4).await.is_ok());
         });

@@ -209,7 +209,12 @@ impl Tails {
             let serial = name.strip_suffix(['a', 'b']).and_then(|name| name.split('-').next());
             let Some(serial) = serial.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { continue };
             let mut bytes = Vec::new();
-            File::open(&path)?.take(HALF_BYTES_MAX).read_to_end(&mut bytes)?;
+            match File::open(&path) {
+                Ok(file) => file.take(HALF_BYTES_MAX).read_to_end(&mut bytes)?,
+                // A writer of an earlier owner removes its own at any time.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
             let Some((log, records)) = parse(&bytes)? else { continue };
             match all.last_mut().filter(|last| last.serial == serial && last.path == log) {
                 Some(last) => {
@@ -254,8 +259,12 @@ impl Tails {
         let carried = self.carried();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            if entry.file_name() != "newest" && !carried.contains(&entry.path()) {
-                fs::remove_file(entry.path())?;
+            if entry.file_name() == "newest" || carried.contains(&entry.path()) {
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::wire::{About, Answer, Call, DATA_BYTES_MAX, Then, lifetime_number};
 /// Bytes that gather here before they go to the owner, unless they are flushed.
 const GATHERED: usize = 256 << 10;
 /// Bytes on their way to the owner before an append waits.
-const ON_THEIR_WAY: u64 = 8 << 20;
+pub(crate) const ON_THEIR_WAY: u64 = 8 << 20;
 
 /// The side of those who append. Held while a call is handed in, which may wait for the owner.
 struct State {

@@ -9,32 +9,34 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{Drive, NONE, contents, pattern};
+use shingle_files_server::Files;
 use shingle_zone_files::{FileKind, FilesErrorKind};
 
-/// FS-END-2: a drive whose flush fails stops its files; whoever opens them next has them, also while the old handles live.
+/// FS-END-2: a drive whose flush fails stops its files; whoever opens them next has them, also while the old handles live, and whoever made the
+/// calls: one in the owner's process, or one that reaches it by the socket.
 #[test]
 fn a_drive_whose_files_have_stopped_can_be_opened_again() {
-    let drive = Drive::new();
-    let old = drive.open();
-    let log = old.create("/000001.log", FileKind::Wal, NONE).unwrap();
-    log.append(b"synced").unwrap();
-    log.sync().unwrap();
-    drive.fails.store(true, Ordering::Relaxed);
-    log.append(b"lost").unwrap();
-    assert!(log.sync().is_err());
-    drive.fails.store(false, Ordering::Relaxed);
-    assert!(old.room().is_err(), "a stopped owner does not pass for one that works");
-    let again = drive.open();
-    again.create("/000002.log", FileKind::Wal, NONE).unwrap();
-    assert!(contents(&again, "/000001.log").starts_with(b"synced"));
-    assert!(old.create("/000003.log", FileKind::Wal, NONE).is_err());
+    for elsewhere in [false, true] {
+        let drive = Drive::new();
+        let owner = drive.open();
+        let old = if elsewhere { drive.open() } else { owner.clone() };
+        let log = old.create("/000001.log", FileKind::Wal, NONE).unwrap();
+        log.append(b"synced").unwrap();
+        log.sync().unwrap();
+        drive.fails.store(true, Ordering::Relaxed);
+        log.append(b"lost").unwrap();
+        assert!(log.sync().is_err());
+        drive.fails.store(false, Ordering::Relaxed);
+        assert!(old.room().is_err(), "a stopped owner does not pass for one that works");
+        let again = drive.open();
+        again.create("/000002.log", FileKind::Wal, NONE).unwrap();
+        assert!(contents(&again, "/000001.log").starts_with(b"synced"));
+        assert!(old.create("/000003.log", FileKind::Wal, NONE).is_err());
+    }
 }
 
-/// FS-TAIL-1: a database that ends in order, and could not write what it had acknowledged, finds it again.
-#[test]
-fn commits_that_had_no_room_are_there_once_there_is_some() {
-    let drive = Drive::new();
-    let files = drive.open();
+/// Fills a drive, and commits to a log until it is told that there is no room. Returns what was acknowledged.
+fn fill(files: &Files, pause: Duration) -> Vec<u8> {
     let table = files.create("/000002.sst", FileKind::Sst, NONE).unwrap();
     let log = files.create("/000001.log", FileKind::Wal, NONE).unwrap();
     let megabyte = pattern(1 << 20, 3);
@@ -49,9 +51,18 @@ fn commits_that_had_no_room_are_there_once_there_is_some() {
                 break;
             }
         }
+        std::thread::sleep(pause);
     }
     assert!(log.sync().is_err(), "the log had room");
-    drop((log, table));
+    acknowledged
+}
+
+/// FS-TAIL-1: a database that ends in order, and could not write what it had acknowledged, finds it again.
+#[test]
+fn commits_that_had_no_room_are_there_once_there_is_some() {
+    let drive = Drive::new();
+    let files = drive.open();
+    let acknowledged = fill(&files, Duration::ZERO);
     // Nothing is written any more, and the drive is closed in order.
     drop(files);
     // Readers of a full drive see all.
@@ -63,6 +74,26 @@ fn commits_that_had_no_room_are_there_once_there_is_some() {
     let found = contents(&files, "/000001.log");
     assert!(found.len() >= acknowledged.len(), "{} of {} bytes are there", found.len(), acknowledged.len());
     assert!(found.starts_with(&acknowledged), "other bytes than were acknowledged");
+}
+
+/// FS-ANSWER-1: whoever opens the log next finds all that was acknowledged, also while the owner lives, and whether or not there is room by then.
+#[test]
+fn commits_that_had_no_room_are_there_for_those_who_open_the_log_next() {
+    let drive = Drive::new();
+    let owner = drive.open();
+    for files in [drive.open(), owner] {
+        // Answers come before the tail is full.
+        let acknowledged = fill(&files, Duration::from_micros(50));
+        let sees_all = |when: &str| {
+            let found = contents(&files, "/000001.log");
+            assert!(found.starts_with(&acknowledged), "{when}: {} of {} bytes", found.len(), acknowledged.len());
+        };
+        sees_all("on a full drive");
+        files.remove("/000002.sst").unwrap();
+        sees_all("with room");
+        files.append_to("/000001.log").unwrap().sync().unwrap();
+        files.remove("/000001.log").unwrap();
+    }
 }
 
 /// FS-END-2: who comes while the last handle goes waits until the drive is free.

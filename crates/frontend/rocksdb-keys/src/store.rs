@@ -98,6 +98,11 @@ fn is_made(files: &ZoneFiles) -> KvResult<bool> {
     }
 }
 
+/// An error of the database, which calls a drive that is gone one that failed a command. Its files know better.
+fn told(files: &ZoneFiles, error: KvError) -> KvError {
+    files.running().map_or_else(failed, |()| error)
+}
+
 fn failed(error: impl std::fmt::Display) -> KvError {
     KvError::new(KvErrorKind::Unavailable, format!("the store of metadata: {error}"))
 }
@@ -172,7 +177,11 @@ impl RocksKv {
             },
             None => Err(failed("it was closed")),
         };
-        called?.await.unwrap_or_else(|| Err(failed("a call of it has no thread, or did not end")))
+        let ended = match called {
+            Ok(call) => call.await.unwrap_or_else(|| Err(failed("a call of it has no thread, or did not end"))),
+            Err(error) => Err(error),
+        };
+        ended.map_err(|error| told(&self.files, error))
     }
 }
 
@@ -195,7 +204,8 @@ impl KeyValue for RocksKv {
             Some(running) => Ok(running.writer.write(&batch)),
             None => Err(failed("it was closed")),
         };
-        Box::pin(async move { written?.await })
+        let files = self.files.clone();
+        Box::pin(async move { written?.await.map_err(|error| told(&files, error)) })
     }
 
     fn room(&self) -> u64 {

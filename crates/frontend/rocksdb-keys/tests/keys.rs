@@ -2,6 +2,7 @@
 //!
 //! The library is made here, as `make -C bindings/rocksdb` does; without RocksDB's headers or a compiler for C++ the tests say so and pass.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use shingle_base::Blocks;
+use shingle_base::{Blocks, Lba, ZoneId};
 use shingle_blue_store::kv::{Batch, Change, KeyValue, KvErrorKind, MergeOperator, OpenKeyValue, Order, merged};
 use shingle_blue_store::{
     BlueErrorKind, CollectionId, CollectionInfo, FormatOptions, Hints, Metadata, ObjectId, Options, Store, Transaction,
@@ -20,7 +21,10 @@ use shingle_rocksdb_keys::RocksKeys;
 use shingle_runtime::{Runtime, real};
 use shingle_sim::{Random, seeds};
 use shingle_zone_files::ZoneFiles;
-use shingle_zoned::{CreateOptions, FileDevice, FileDeviceErrorKind, Geometry, ZonedDevice};
+use shingle_zoned::{
+    CreateOptions, DeviceError, DeviceErrorKind, DeviceFuture, FileDevice, FileDeviceErrorKind, Geometry, ZoneInfo,
+    ZoneOp, ZonedDevice,
+};
 
 /// Sums of bytes, so that the number of operands matters.
 fn sum(value: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
@@ -228,6 +232,80 @@ fn a_database_without_its_current_is_refused() {
             assert_eq!(refused.kind, KvErrorKind::Corrupt, "{refused}");
         }
         files.close().await.unwrap();
+    })
+    .unwrap();
+}
+
+/// A drive that goes away.
+struct Leaving {
+    inner: Rc<dyn ZonedDevice>,
+    gone: Rc<Cell<bool>>,
+}
+
+impl Leaving {
+    fn unless_gone<'d, T: 'd>(&self, command: DeviceFuture<'d, T>) -> DeviceFuture<'d, T> {
+        match self.gone.get() {
+            true => Box::pin(async { Err(DeviceError::new(DeviceErrorKind::Gone, Lba(0), None)) }),
+            false => command,
+        }
+    }
+}
+
+impl ZonedDevice for Leaving {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn report(&self, first: ZoneId, count: u32) -> DeviceFuture<'_, Vec<ZoneInfo>> {
+        self.unless_gone(self.inner.report(first, count))
+    }
+
+    fn read(&self, at: Lba, length: Blocks) -> DeviceFuture<'_, Bytes> {
+        self.unless_gone(self.inner.read(at, length))
+    }
+
+    fn write(&self, at: Lba, data: Vec<Bytes>) -> DeviceFuture<'_, ()> {
+        self.unless_gone(self.inner.write(at, data))
+    }
+
+    fn append(&self, zone: ZoneId, data: Vec<Bytes>) -> DeviceFuture<'_, Lba> {
+        self.unless_gone(self.inner.append(zone, data))
+    }
+
+    fn manage(&self, zone: ZoneId, op: ZoneOp) -> DeviceFuture<'_, ()> {
+        self.unless_gone(self.inner.manage(zone, op))
+    }
+
+    fn flush(&self) -> DeviceFuture<'_, ()> {
+        self.unless_gone(self.inner.flush())
+    }
+}
+
+/// A drive that is gone is told as such, so that the store above stops and is opened anew: by a write, and by all calls behind it.
+#[test]
+fn a_drive_that_is_gone_makes_the_keys_unavailable() {
+    let Some(library) = library() else { return };
+    let drive = Drive::new();
+    real::run(|rt| async move {
+        ZoneFiles::format(&rt, drive.open(&rt).await, Default::default()).await.unwrap();
+        let gone = Rc::new(Cell::new(false));
+        let device = Rc::new(Leaving { inner: drive.open(&rt).await, gone: gone.clone() });
+        let (files, _) = ZoneFiles::open(&rt, device, Default::default()).await.unwrap();
+        let kv = keys(&library).open(&rt, files.clone(), OPERATORS, false).await.unwrap();
+        let batch = || {
+            let mut batch = Batch::default();
+            batch.put("key", vec![1; 20_000]);
+            batch
+        };
+        kv.write(batch()).await.unwrap();
+        gone.set(true);
+        for _ in 0..2 {
+            let failed = kv.write(batch()).await.unwrap_err();
+            assert_eq!(failed.kind, KvErrorKind::Unavailable, "{failed}");
+        }
+        let failed = kv.get(b"key").await.unwrap_err();
+        assert_eq!(failed.kind, KvErrorKind::Unavailable, "{failed}");
+        let _ = (kv.close().await, files.close().await);
     })
     .unwrap();
 }

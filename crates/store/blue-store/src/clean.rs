@@ -11,7 +11,8 @@
 //! - BLU-CLEAN-2: a shared blob is moved once, whoever shares it.
 //! - BLU-CLEAN-3: a zone is passed over only if no batch has changed what lives in it since its holders were looked up. So those that were
 //!   missed, as they got what lives there from another one meanwhile, are found the next time.
-//! - BLU-CLEAN-4: what cannot be read for the sake of a zone, data or metadata, costs that zone's room for an hour, and nothing else.
+//! - BLU-CLEAN-4: what cannot be read for the sake of a zone, data or metadata, costs that zone's room for an hour, and for 15 seconds where
+//!   somebody waits for room: then it is tried once more for all who wait. Nothing else is lost by it, and nobody waits without end.
 
 use std::rc::Rc;
 

@@ -66,7 +66,7 @@ impl Engine {
         }
         let pending = {
             let state = self.state.borrow();
-            if state.waiters == 0 && !state.lanes.iter().any(|lane| lane.own.waits) {
+            if !state.has_waiters() {
                 return Ok(false);
             }
             state.under_way > 0 || state.unsettled()
@@ -75,7 +75,8 @@ impl Engine {
             self.leave(lane, zone).await?;
             return Ok(true);
         }
-        if !pending && !std::mem::replace(&mut self.state.borrow_mut().full, true) {
+        if !pending && self.state.borrow().full.is_none() {
+            self.state.borrow_mut().full = Some(self.rt.now());
             // Those that have room have only not looked yet, and the others fail.
             self.wakes.room.notify_waiters();
         }
@@ -85,7 +86,7 @@ impl Engine {
     /// Shards whose deferred writes are gathered next: all, once they are many bytes, and else those that have many of them. (BLU-DEFER-2)
     fn deferred_to_gather(&self) -> BTreeSet<(ObjectId, u32)> {
         let mut state = self.state.borrow_mut();
-        if self.flushing.get() || state.deferred_rest || state.full {
+        if self.flushing.get() || state.deferred_rest || state.is_full(self.rt.now()) {
             return BTreeSet::new();
         }
         let crowded = std::mem::take(&mut state.crowded);
@@ -145,7 +146,7 @@ impl Engine {
             state.zones.all_own_mut().for_each(|own| own.passed = false);
             state.looked.note_all();
             state.counters.freed += 1;
-            state.full = false;
+            state.full = None;
             drop(state);
             self.wakes.room.notify_waiters();
         }

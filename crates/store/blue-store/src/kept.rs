@@ -7,16 +7,37 @@
 //!   only if they can be read.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use shingle_base::ZoneId;
-use shingle_zoned::{ZoneState, report_patiently};
+use shingle_zoned::{ZoneInfo, ZoneState, report_patiently};
 
+use crate::blob::ranges::Ranges;
 use crate::blob::{Blob, Place};
 use crate::engine::Engine;
 use crate::error::{BlueError, BlueErrorKind, BlueResult};
+use crate::read::Blocked;
+
+/// Times that a drive which tells nothing of a zone is asked again, and the pause before each.
+const ASKED_AGAIN: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Engine {
+    /// The drive's word of a zone, which some seconds without an answer do not change: what was written is not written again for them.
+    async fn report_on(&self, zone: ZoneId) -> BlueResult<Option<ZoneInfo>> {
+        let mut asked = 0;
+        loop {
+            match report_patiently(&self.drive.dev, zone, 1).await.map_err(BlueError::from) {
+                Err(error) if error.kind != BlueErrorKind::Unavailable && asked < ASKED_AGAIN => asked += 1,
+                told => return Ok(told?.first().copied()),
+            }
+            self.rt.sleep(PAUSE).await;
+            self.state.borrow().running()?;
+        }
+    }
+
     /// Makes what was written durable, and says whether all of some places are. (BLU-KEPT-1)
     pub(crate) async fn flush_and_keep(&self, places: &[Place]) -> BlueResult<bool> {
         self.flush().await?;
@@ -25,9 +46,9 @@ impl Engine {
             let broken = || self.state.borrow().zones.get(zone).is_none_or(|entry| entry.broken);
             if !broken() && self.drive.geometry.volatile_cache {
                 // It may have failed in a command whose failure costs nothing else, or in none.
-                let report = report_patiently(&self.drive.dev, zone, 1).await?;
+                let told = self.report_on(zone).await?;
                 let failed = |state: ZoneState| matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
-                if report.first().is_none_or(|info| failed(info.state)) {
+                if told.is_none_or(|info| failed(info.state)) {
                     let mut state = self.state.borrow_mut();
                     state.zones.note_failure(zone, true, true);
                     state.looked.note(zone.0);
@@ -45,22 +66,33 @@ impl Engine {
     /// memory. To be called behind a flush. (BLU-KEPT-2)
     pub(crate) async fn reads_back(&self, blobs: impl Iterator<Item = &Rc<Blob>>) -> BlueResult<()> {
         for blob in blobs {
-            let blocked = {
+            let blocked: Vec<Blocked> = {
                 let state = self.state.borrow();
                 let places = blob.state.borrow().places.clone();
                 let failed = |place: &Place| {
                     state.zones.get(ZoneId(place.zone)).is_some_and(|entry| entry.broken || entry.own.suspect)
                 };
-                if !places.iter().any(failed) {
-                    continue;
-                }
-                state.blocked(blob, 0..blob.blocks())
+                // Later operations may have taken the place of some of it.
+                let units: Ranges =
+                    places.iter().filter(|place| failed(place)).map(|place| blob.units(&place.range())).collect();
+                let unit = 1 << blob.unit_shift;
+                let one_by_one = |range: Range<u32>| {
+                    let each = range.clone().step_by(unit as usize);
+                    each.filter_map(|at| state.blocked(blob, at..range.end.min(at + unit))).collect()
+                };
+                let there = |range: Range<u32>| match state.blocked(blob, range.clone()) {
+                    Some(all) => vec![all],
+                    None => one_by_one(range),
+                };
+                units.iter().flat_map(there).collect()
             };
-            let Some(blocked) = blocked else { continue };
-            if let Err(error) = self.read_units(&|| "a new transaction".to_owned(), blob, &blocked).await {
-                let text = format!("a zone has failed and lost what was written to it and not durable yet: {error}");
-                self.stop(&BlueError::new(BlueErrorKind::Unavailable, text));
-                return self.state.borrow().running();
+            for blocked in blocked {
+                if let Err(error) = self.read_units(&|| "a new transaction".to_owned(), blob, &blocked).await {
+                    let text =
+                        format!("a zone has failed and lost what was written to it and not durable yet: {error}");
+                    self.stop(&BlueError::new(BlueErrorKind::Unavailable, text));
+                    return self.state.borrow().running();
+                }
             }
         }
         Ok(())

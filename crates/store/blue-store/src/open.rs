@@ -6,6 +6,8 @@
 //! - BLU-OPEN-2: an opening for reading alone writes nothing.
 //! - BLU-SB-1: the superblock is in two zones, twice in each (version 3). One zone is enough, and an opening that writes makes lost copies anew.
 //! - BLU-OPEN-3: format, opening and close of an empty store take no more commands on a drive of more zones.
+//! - BLU-OPEN-4: copies go on in the zone with most room of those that were left before their end. So a kill while a full store is cleaned takes
+//!   no zone from those that are left to copies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,7 +213,8 @@ async fn open_on(
         promised: 0,
         promised_metadata: Promises::default(),
         waiters: 0,
-        full: false,
+        full: None,
+        waits_since: rt.now(),
         looked: Default::default(),
         collections: BTreeMap::new(),
         objects: TwoQueue::new(options.cache_bytes / 4),
@@ -292,13 +295,17 @@ impl Engine {
             known.insert(zone, value);
         }
         let infos = report_patiently(&self.drive.dev, ZoneId(0), self.drive.geometry.zone_count).await?;
+        let continued = if self.read_only { None } else { continued(&infos, &known, self.drive.layout.zone_blocks) };
+        if let Some(lane) = self.state.borrow_mut().lanes.get_mut(COPIES) {
+            lane.zone = continued;
+        }
         for info in infos {
             let value = known.get(&info.zone.0).copied().unwrap_or_default();
             if let Some(epoch) = self.state.borrow_mut().epochs.get_mut(info.zone.0 as usize) {
                 *epoch = value.epoch;
             }
             match value.used {
-                true => self.load_used(&info, &value, report).await?,
+                true => self.load_used(&info, &value, continued == Some(info.zone), report).await?,
                 false => self.load_free(&info).await,
             }
         }
@@ -320,13 +327,20 @@ impl Engine {
     }
 
     /// A zone with data. (BLU-OPEN-1)
-    async fn load_used(&self, info: &ZoneInfo, value: &ZoneValue, report: &mut OpenReport) -> BlueResult<()> {
+    async fn load_used(
+        &self,
+        info: &ZoneInfo,
+        value: &ZoneValue,
+        continued: bool,
+        report: &mut OpenReport,
+    ) -> BlueResult<()> {
         let written = u32::try_from(info.written.0).unwrap_or(u32::MAX).min(self.drive.layout.zone_blocks);
         let offline = info.state == ZoneState::Offline;
         let broken = offline || info.state == ZoneState::ReadOnly;
         {
             let mut state = self.state.borrow_mut();
-            let (status, epoch, next, stuck) = (Status::Closed, value.epoch, written.max(value.end), offline);
+            let status = if continued { Status::Open } else { Status::Closed };
+            let (epoch, next, stuck) = (value.epoch, written.max(value.end), offline);
             let own = Own::default();
             let zone = Zone { status, epoch, next, durable: next, broken, stuck, own, ..Zone::default() };
             state.zones.restore(info.zone, zone);
@@ -341,11 +355,23 @@ impl Engine {
         } else {
             report.unnamed_blocks += u64::from(written - value.end);
         }
-        if info.state.is_active() && !self.read_only {
+        if info.state.is_active() && !self.read_only && !continued {
             self.release(info.zone, Some((value.epoch, written, broken))).await;
         }
         Ok(())
     }
+}
+
+/// The zone that copies go on in, behind its write pointer: all in front of that without a name stays stale. A zone that is shorter than the
+/// metadata say is damaged, and left as it is. (BLU-OPEN-1, BLU-OPEN-4)
+fn continued(infos: &[ZoneInfo], known: &BTreeMap<u32, ZoneValue>, zone_blocks: u32) -> Option<ZoneId> {
+    let room = |info: &ZoneInfo| {
+        let value = known.get(&info.zone.0).filter(|value| value.used && value.live > 0)?;
+        let whole = info.state.is_active() && info.written.0 >= u64::from(value.end);
+        let left = u64::from(zone_blocks).saturating_sub(info.written.0);
+        Some(left).filter(|left| whole && *left > 0)
+    };
+    infos.iter().filter_map(|info| Some((room(info)?, info.zone))).max().map(|(_, zone)| zone)
 }
 
 /// A holder in words.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_base::ZoneId;
@@ -25,6 +26,9 @@ pub(crate) const COPIES: usize = 0;
 /// Zones that new data leave to copies: free ones, and the one that copies are written to. Any zone fits two; so if one that could not be
 /// emptied has cost its copies' room, any other one still does. (BLU-VICTIM-3)
 pub(crate) const RESERVE: u32 = 3;
+
+/// Time after which a zone of which some bytes could not be read is tried again for those who wait for room.
+pub(crate) const TRIED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Additions of the store to a zone of the table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,8 +67,10 @@ pub(crate) struct State {
     pub(crate) promised_metadata: Promises,
     /// Calls that wait for room.
     pub(crate) waiters: u32,
-    /// No zone is free, and none can be won.
-    pub(crate) full: bool,
+    /// No zone was free, and none could be won, at this time. It counts for [`TRIED_AGAIN`]: bytes that could not be read may be readable then.
+    pub(crate) full: Option<Instant>,
+    /// The first of those who wait for room came then, or the last of them got some: for the others each zone is tried once more. (BLU-CLEAN-4)
+    pub(crate) waits_since: Instant,
     pub(crate) looked: Looked,
     pub(crate) collections: BTreeMap<CollectionId, Rc<Collection>>,
     pub(crate) objects: TwoQueue<ObjectId, Rc<Object>>,
@@ -95,6 +101,16 @@ impl State {
             None => Ok(()),
             Some(error) => Err(error.clone()),
         }
+    }
+
+    /// Somebody waits for room: a call, or a lane with new data.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters > 0 || self.lanes.iter().any(|lane| lane.own.waits)
+    }
+
+    /// Nobody need ask whether there is room.
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
+        self.full.is_some_and(|at| now.since(at) < TRIED_AGAIN)
     }
 
     /// A number that nothing else has: of an object, a shared blob, or a deferred write.
@@ -166,6 +182,8 @@ impl State {
         self.zones.take_live(ZoneId(zone), blocks);
         self.zones.hold(ZoneId(zone));
         self.looked.note(zone);
-        self.full &= blocks == 0;
+        if blocks > 0 {
+            self.full = None;
+        }
     }
 }

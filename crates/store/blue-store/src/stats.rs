@@ -38,6 +38,8 @@ pub struct BlueStats {
     pub collections: u64,
     /// Bytes that data zones hold.
     pub capacity_bytes: u64,
+    /// Bytes of those that new data leave to copies.
+    pub reserved_bytes: u64,
     /// Bytes of data that are needed, in whole blocks.
     pub live_bytes: u64,
     /// Bytes that were written to zones and are needed no more.

@@ -20,6 +20,7 @@ use crate::open::{self, OpenReport};
 use crate::options::{FormatOptions, Options};
 use crate::repair::Repaired;
 use crate::sequence::Collection;
+use crate::state::RESERVE;
 use crate::stats::BlueStats;
 use crate::transaction::Transaction;
 use crate::txn::Shards;
@@ -300,6 +301,7 @@ impl Store {
             counters: state.counters,
             collections: state.collections.len() as u64,
             capacity_bytes: bytes(zones().count() as u64 * u64::from(zone_blocks)),
+            reserved_bytes: bytes(u64::from(RESERVE) * u64::from(zone_blocks)),
             live_bytes: bytes(state.zones.live()),
             stale_bytes: bytes(stale),
             deferred_bytes: state.deferred_bytes,

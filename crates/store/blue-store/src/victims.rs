@@ -17,9 +17,9 @@ use shingle_zone_kit::{Status, Zone};
 
 use crate::engine::Engine;
 use crate::options::Victims;
-use crate::state::{Own, RESERVE, State};
+use crate::state::{Own, RESERVE, State, TRIED_AGAIN};
 
-/// Time after which a zone is tried again of which some bytes could not be read.
+/// Time after which a zone of which some bytes could not be read is tried again while nobody waits for room.
 const AGAIN: Duration = Duration::from_secs(3600);
 
 /// Time after which all zones are looked at again, for what only time has changed, or blocks that were promised and not needed.
@@ -29,11 +29,10 @@ impl Engine {
     /// Blocks that have to be won by cleaning a zone now, and whether that is urgent; `None` if none is to be cleaned.
     fn wanted(&self, state: &State) -> Option<(u64, bool)> {
         let all = state.epochs.len() as f64;
-        let waits = state.waiters > 0 || state.lanes.iter().any(|lane| lane.own.waits);
         let free = state.zones.free();
         let zone_blocks = u64::from(self.drive.layout.zone_blocks);
         let (least, urgent) = match () {
-            () if waits => (1, true),
+            () if state.has_waiters() => (1, true),
             () if free <= RESERVE + 1 => (zone_blocks / 8, true),
             () if 1.0 - f64::from(free) / all >= self.options.clean_at => (zone_blocks / 3, false),
             () => return None,
@@ -47,6 +46,7 @@ impl Engine {
         // Without a reason to win room, no common zone is worth it.
         let (least, urgent) = self.wanted(&state).unwrap_or((u64::MAX, false));
         let copies = state.room_for_copies(self.drive.layout.zone_blocks);
+        let waits_since = state.has_waiters().then_some(state.waits_since);
         let State { zones, looked, counters, promised, .. } = &mut *state;
         let (now, zone_blocks) = (self.rt.now(), u64::from(self.drive.layout.zone_blocks));
         let gain = |zone: &Zone<Own>| zone_blocks.saturating_sub(zone.live);
@@ -54,7 +54,10 @@ impl Engine {
         let worth = |zone: &Zone<Own>| {
             let own = &zone.own;
             let can_go = zone.status == Status::Closed && zone.live > 0 && !zone.stuck;
-            let may_be_tried = !own.passed && own.hurt.is_none_or(|hurt| now.since(hurt) >= AGAIN);
+            // Once for those who wait: each attempt may take the drive long, and they are to hear that there is no room. (BLU-CLEAN-4)
+            let for_them = |hurt| now.since(hurt) >= TRIED_AGAIN && waits_since.is_some_and(|since| hurt < since);
+            let rested = |hurt| now.since(hurt) >= AGAIN || for_them(hurt);
+            let may_be_tried = !own.passed && own.hurt.is_none_or(rested);
             // The metadata need not show what a batch says that is under way. (BLU-CLEAN-3)
             let settled = own.pending == 0 && zone.unsettled == 0;
             let wanted =

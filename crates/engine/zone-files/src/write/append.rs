@@ -20,15 +20,15 @@ impl State {
 }
 
 impl Engine {
-    /// Takes bytes in, in this step. `Ok` says that they wait behind those before them.
-    pub(crate) fn take_append(self: &Rc<Self>, serial: u64, data: Vec<Bytes>) -> FilesResult<()> {
+    /// Takes bytes in, in this step. `Ok` says that they wait behind those before them; `or_wait`, also if those wait for room.
+    pub(crate) fn take_append(self: &Rc<Self>, serial: u64, data: Vec<Bytes>, or_wait: bool) -> FilesResult<()> {
         self.writable()?;
         let length: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         {
             let mut state = self.state.borrow_mut();
             self.metadata_room(&state, 0, length / u64::from(self.drive.layout.record_bytes) + 2)?;
             let lane = state.active.get(&serial).and_then(|active| active.lane);
-            if state.full && lane.is_some_and(|lane| state.lanes.all[lane].own.waits) {
+            if !or_wait && state.full && lane.is_some_and(|lane| state.lanes.all[lane].own.waits) {
                 return Err(FilesError::no_space());
             }
             let active = state.active_mut(serial);

@@ -1,10 +1,18 @@
 //! Number of objects: counted once in the background after opening, and kept from then on.
 
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::select;
+use shingle_blue_store::BlueErrorKind;
 
 use super::Core;
 use crate::format::Record;
 use crate::ids;
+
+/// Time after which names are read again that could not be read.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Names looked at between two looks at whether others have something to do.
 pub(super) const PAGE: usize = 64;
@@ -39,8 +47,14 @@ impl Core {
                 Ok(page) => page,
                 Err(_) if self.bucket_number(bucket).is_err() => Vec::new(),
                 Err(error) => {
-                    tracing::warn!(%error, "objects could not be counted");
-                    return false;
+                    tracing::warn!(%error, "objects could not be counted; it is tried again");
+                    if error.kind == BlueErrorKind::Unavailable {
+                        return false;
+                    }
+                    let (paused, closes) = (pin!(self.rt.sleep(PAUSE)), pin!(self.closing.wanted()));
+                    // Either ends the pause.
+                    let _ = select(paused, closes).await;
+                    continue;
                 }
             };
             let last = page.last().map(|(name, _)| name.clone());

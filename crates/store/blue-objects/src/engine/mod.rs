@@ -46,9 +46,6 @@ use crate::options::{BlueFigures, Options};
 /// Bits of a number that one opening gives out.
 const SERIAL_BITS: u32 = 40;
 
-/// Zones whose room is not for objects: the store copies into them.
-const RESERVED_ZONES: u64 = 2;
-
 /// State shared by an owner's tasks.
 pub(crate) struct Core {
     pub(crate) rt: Runtime,
@@ -165,7 +162,7 @@ impl Core {
     /// Fill level of the store.
     fn room(&self) -> StoreUsage {
         let stats = self.store.stats();
-        let reserved = stats.capacity_bytes / u64::from(stats.zones.max(1)) * RESERVED_ZONES;
+        let reserved = stats.reserved_bytes;
         let (objects, _) = self.tally.get();
         StoreUsage {
             capacity_bytes: stats.capacity_bytes.saturating_sub(reserved),

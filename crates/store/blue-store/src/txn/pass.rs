@@ -57,7 +57,7 @@ impl Engine {
                 let mut state = self.state.borrow_mut();
                 state.counters.passed += 1;
                 // It is under way, and may make room: whoever waits goes on waiting.
-                state.full = false;
+                state.full = None;
             }
             Err(_) => {
                 passing.passes = false;

@@ -260,16 +260,25 @@ impl Engine {
         loop {
             let woken = self.wakes.room.notified();
             {
-                let mut state = self.state.borrow_mut();
+                let (mut state, now) = (self.state.borrow_mut(), self.rt.now());
                 state.running()?;
                 if state.room(self.drive.layout.zone_blocks) >= blocks {
                     state.promised += blocks;
+                    if waits.counted {
+                        state.waits_since = now;
+                    }
                     return Ok(());
                 }
-                if state.full {
+                if state.is_full(now) {
                     return Err(BlueError::no_space());
                 }
+                if state.full.take().is_some() {
+                    state.looked.note_all();
+                }
                 if !std::mem::replace(&mut waits.counted, true) {
+                    if state.waiters == 0 {
+                        state.waits_since = now;
+                    }
                     state.waiters += 1;
                 }
             }

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use shingle_blue_store::{BlueError, BlueErrorKind, CollectionInfo, Store};
-use shingle_sim::Random;
+use shingle_base::BLOCK_SIZE;
+use shingle_blue_store::{BlueError, BlueErrorKind, CollectionInfo, ObjectId, Store, Transaction};
+use shingle_sim::{Medium, Random, Sim, SimDevice, contents};
 
+use crate::common::open;
 use crate::world::{Drawer, World};
 
 /// Judgement of an error.
@@ -232,4 +234,28 @@ pub(crate) async fn verify(
         *line = Line { states: vec![line.states[*number].clone()], durable: 0 };
     }
     Ok(certain)
+}
+
+/// The end of a chain of lives: on a drive that reads all there is room for one more object, with nothing removed, unless zones of it are
+/// missing, or what lives fills it.
+pub(crate) fn takes_one_more(seed: u64, medium: Medium, info: CollectionInfo) {
+    medium.heal();
+    Sim::new(seed).run(move |rt| async move {
+        let device = SimDevice::resume(&rt, medium);
+        let (store, _) =
+            open(&rt, &device).await.unwrap_or_else(|error| panic!("seed {seed}: it does not open: {error}"));
+        let stats = store.stats();
+        let zone = stats.capacity_bytes / u64::from(stats.zones);
+        let usable = u64::from(stats.zones - stats.zones_broken) * zone;
+        // As where full drives are filled: zones for copies, and the ends of a few open ones. Broken zones may have been those.
+        let fits = usable >= stats.live_bytes + stats.deferred_bytes + 7 * zone;
+        if !fits || stats.zones_broken > 0 && stats.zones_free == 0 {
+            return;
+        }
+        let mut transaction = Transaction::new();
+        let id = ObjectId { hash: info.id.seed, ..ObjectId::new(1, "one more") };
+        transaction.write(&id, 0, contents(seed, 0, 3 * BLOCK_SIZE as u64));
+        let wrote = store.submit(info.id, transaction).await;
+        assert_eq!(wrote, Ok(()), "seed {seed}: {stats:?}, {:?}", store.dump());
+    });
 }

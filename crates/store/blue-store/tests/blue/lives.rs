@@ -11,7 +11,7 @@ use shingle_sim::{Fault, Medium, Random, Sim, seeds};
 
 use crate::common::{format, geometry, open};
 use crate::crash::{infos, lines};
-use crate::driver::{Broken, Driver, Lines, Verdict, verify};
+use crate::driver::{Broken, Driver, Lines, Verdict, takes_one_more, verify};
 
 /// Lives of a store under faults in its data zones whose effect is `most` at worst.
 fn chain(seed: u64, most: Harm) {
@@ -92,6 +92,10 @@ fn chain(seed: u64, most: Harm) {
         if random.chance(0.3) && most > Harm::None {
             harm = harm.max(wear(&mut random, &medium, &geometry, &data));
         }
+    }
+    // Bytes that are wrong for good keep the room of their zones.
+    if harm < Harm::Silent {
+        takes_one_more(seed, medium, infos()[0]);
     }
 }
 

@@ -10,6 +10,7 @@ mod dropped;
 mod full;
 mod growth;
 mod keeping;
+mod kills;
 mod kv;
 mod lives;
 mod long;

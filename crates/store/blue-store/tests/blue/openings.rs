@@ -9,7 +9,7 @@ use shingle_sim::{Medium, Random, Sim, seeds};
 
 use crate::common::{format, geometry, open};
 use crate::crash::{infos, lines};
-use crate::driver::{Broken, Driver, Lines, Verdict, verify};
+use crate::driver::{Broken, Driver, Lines, Verdict, takes_one_more, verify};
 
 /// Lives whose openings cannot read all, and that go on without faults. The last one reads all, and must find all. Returns how many of those
 /// openings went well, and how many did not.
@@ -87,6 +87,7 @@ fn chain(seed: u64) -> (u64, u64) {
         opened += u64::from(found == Some(true) && !harmless);
         refused += u64::from(found == Some(false));
     }
+    takes_one_more(seed, medium, infos()[0]);
     (opened, refused)
 }
 
