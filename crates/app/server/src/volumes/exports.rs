@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::place::Place;
+use super::serving::read_tls;
 use crate::drive_path;
+use crate::error::Result;
 use crate::inventory::DriveName;
 
 /// A volume to serve.
@@ -28,6 +30,16 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Authorities of clients' certificates. With it, no other client gets in.
     pub clients: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Reads them, and finds out if they make sense.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub(crate) fn check(&self) -> Result<()> {
+        read_tls(self).map(drop)
+    }
 }
 
 /// Volumes to serve, and ways to them.
@@ -56,6 +68,11 @@ pub fn export_name(drive: &Path) -> String {
         Err(_) => None,
     };
     own.unwrap_or_else(|| "volume".to_owned())
+}
+
+/// True if an export of this name would be that of a snapshot of the volume: they are offered and withdrawn together.
+pub(crate) fn is_snapshot_of(name: &str, volume: &str) -> bool {
+    name.strip_prefix(volume).is_some_and(|rest| rest.starts_with('@'))
 }
 
 #[cfg(test)]
