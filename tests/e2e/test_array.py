@@ -224,6 +224,32 @@ def test_a_new_drive_that_the_file_names_already_is_added(array, tmp_path):
     assert [drive["state"] for drive in array.stat()["drives"]] == ["ok"] * 7
 
 
+def test_a_drive_is_named_in_the_file_although_the_next_one_could_not_be_added(array, tmp_path):
+    before = array.file.read_text()
+    new, small = blank_drive(tmp_path, "new.shingle"), blank_drive(tmp_path, "small.shingle", size="12MiB")
+    array.refused("add", new, small, says=["small"], status=1)
+    assert array.file.read_text().count("new.shingle") == 1 and "small.shingle" not in array.file.read_text()
+    assert array.file.with_suffix(".toml.before").read_text() == before
+    assert [drive["state"] for drive in array.stat()["drives"]] == ["ok"] * 7
+
+
+def test_a_drive_whose_header_is_destroyed_is_done_without_as_a_missing_one(array):
+    """CLI-AOPEN-3."""
+    filled(array)
+    with array.drives[2].open("r+b") as drive:
+        drive.write(bytes(4096))
+    for name, data in OBJECTS.items():
+        assert array.get(name) == data, name
+    array.refused("rm", "large", says=["disk2", "not a Shingle drive", "--degraded"], status=8)
+    array.put("more", OBJECTS["large"], "--degraded")
+    array.put("more", OBJECTS["large"])
+    assert array.get("more") == OBJECTS["large"]
+    assert [drive["state"] for drive in array.stat()["drives"]].count("missing") == 1
+    # To make an array of it is another matter.
+    refused("array", "format", "--array", array.folder / "other.toml", "--code", "5+1", *array.drives, "--yes",
+            says=["disk2", "not a Shingle drive"], status=8)
+
+
 def test_two_missing_drives_of_5_plus_1_are_an_error_that_names_them(array):
     filled(array)
     for drive in array.drives[1:3]:

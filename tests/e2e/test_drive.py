@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import stat
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
@@ -162,6 +163,10 @@ def test_a_map_as_a_picture(stored, tmp_path):
     assert "zone 0: conventional" in titles and any("% live" in title for title in titles)
     text = picture.read_text()
     assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), "it needs something from elsewhere"
+
+
+def test_the_file_of_a_drive_is_for_the_user_who_made_it(blank):
+    assert stat.S_IMODE(blank.stat().st_mode) == 0o600
 
 
 def test_a_reset_needs_a_yes_where_nobody_can_be_asked(blank):

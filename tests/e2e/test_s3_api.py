@@ -640,6 +640,17 @@ def test_an_upload_is_listed_and_aborted(s3, bucket):
     for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, PaginationConfig={"PageSize": 1}):
         found += [item["Key"] for item in page.get("Uploads", [])]
     assert found == ["a", "b/1", "b/2"]
+    # Keys beside a common prefix are behind it, and it is on one page.
+    beside = [{"Bucket": bucket, "Key": key} for key in ("b", "b/2", "b0")]
+    beside = [other | {"UploadId": s3.create_multipart_upload(**other)["UploadId"]} for other in beside]
+    found = []
+    rolled = {"Bucket": bucket, "Delimiter": "/", "PaginationConfig": {"PageSize": 1}}
+    for page in s3.get_paginator("list_multipart_uploads").paginate(**rolled):
+        found += [item["Key"] for item in page.get("Uploads", [])]
+        found += [item["Prefix"] for item in page.get("CommonPrefixes", [])]
+    assert found == ["a", "b", "b/", "b0"]
+    for other in beside:
+        s3.abort_multipart_upload(**other)
     upload = {"Bucket": bucket, "Key": "a", "UploadId": begun[0]}
     s3.upload_part(PartNumber=1, Body=b"x", **upload)
     s3.abort_multipart_upload(**upload)

@@ -146,6 +146,34 @@ def test_an_array_that_does_not_open_leaves_the_drives_serving(tmp_path, process
         server.stop()
 
 
+def test_a_drive_that_cannot_be_opened_keeps_no_array_closed(tmp_path):
+    """SV-ARR-2"""
+    config, data, admin = tmp_path / "shingle.toml", tmp_path / "data", f"127.0.0.1:{free_port()}"
+    disks = [tmp_path / f"disk{number}.shingle" for number in range(3)]
+    for disk in disks:
+        ok("drive", "create", disk, "--size", "64MiB", "--zone-size", "4MiB")
+    shelf = tmp_path / "shelf.toml"
+    ok("array", "format", "--array", shelf, "--code", "2+1", "--segment", "256KiB", *disks)
+    config.write_text(f'admin = "{admin}"\ndrive_wait = "1 s"\n[[array]]\nname = "shelf"\nfile = "{shelf}"\n')
+    server = Server(data, config=config).start()
+    server.s3().create_bucket(Bucket="cold")
+    server.s3().put_object(Bucket="cold", Key="k", Body=b"x" * 300_000)
+    server.stop()
+    with disks[1].open("r+b") as disk:
+        disk.write(bytes(4096))
+    try:
+        s3 = server.start().s3()
+        assert s3.get_object(Bucket="cold", Key="k")["Body"].read() == b"x" * 300_000
+        s3.put_object(Bucket="cold", Key="other", Body=b"y")
+        status, said = ask(admin, "/readyz")
+        assert status == 200 and re.search("^shelf: degraded: .*disk1.*not a Shingle drive", said, re.M), said
+        # It has not come back, either.
+        time.sleep(12)
+        assert "there again" not in ask(admin, "/readyz")[1]
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("text", ["listen = 5", 'log = "verbose"', "[[drive]]\npath = 'uuid:12'", "[[array]]\nname = 'a'"])
 def test_a_wrong_configuration_has_a_status_of_its_own(tmp_path, text):
     """The unit is not started again by itself then: RestartPreventExitStatus."""
@@ -267,6 +295,23 @@ def test_a_check_before_the_start_changes_nothing_and_names_every_problem(tmp_pa
     done = check()
     assert done.returncode == 1 and "objects lie on" in done.stdout, done
     (tmp_path / "away").rename(data / "drive.shingle")
+    # Places of volumes, their certificates, and the access log.
+    with socket.socket() as taken, socket.socket(socket.AF_UNIX) as served:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        served.bind(str(tmp_path / "taken.sock"))
+        served.listen()
+        port = taken.getsockname()[1]
+        nbd = f'listen = ["127.0.0.1:{port}"]\nsockets = ["{tmp_path}/taken.sock", "{tmp_path}/none/sock"]\n'
+        nbd += f'tls_cert = "{tmp_path}/cert.pem"\ntls_key = "{tmp_path}/key.pem"\n'
+        volume = f'[[volume]]\ndrive = "{disk}"\n[nbd]\n{nbd}'
+        config.write_text(f'access_log = "{tmp_path}/none/log"\n{DRIVE}{volume}')
+        done = check()
+        assert done.returncode == 78, done
+        problems = "".join(line + "\n" for line in done.stdout.splitlines() if line.startswith("problem: "))
+        for words in (f"127.0.0.1:{port}", "taken.sock", "none/sock", "cert.pem", "access log"):
+            assert words in problems, (words, done.stdout)
+    config.write_text(DRIVE)
     assert sorted((path.name, path.stat().st_mtime_ns) for path in data.rglob("*")) == before
 
 

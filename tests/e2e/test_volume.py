@@ -1,5 +1,6 @@
 """Volumes: made, looked at, served to real NBD clients, killed in the middle of writing, and refused where they must be."""
 
+import fcntl
 import json
 import os
 import random
@@ -188,6 +189,34 @@ def test_several_volumes_are_served_by_one_process(tmp_path):
         with pytest.raises(Refused):
             Client(export.socket)
         export.stop()
+
+
+STRANGER = """
+import socket, sys
+bound = socket.socket(socket.AF_UNIX)
+bound.bind("\\0" + sys.argv[1])
+bound.listen()
+print("listening", flush=True)
+asking, _ = bound.accept()
+asking.recv(4096)
+asking.sendall(b'{"Ok":[]}\\n')
+"""
+
+
+def test_a_stranger_who_has_the_name_of_the_socket_is_not_believed(drive):
+    """SV-VOL-3."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    found = drive.stat()
+    command = ["/usr/bin/python3", "-c", STRANGER, f"shingle-volume/file-{found.st_dev}-{found.st_ino}"]
+    with drive.open("rb") as held, subprocess.Popen(command, user=65534, cwd="/", stdout=subprocess.PIPE) as stranger:
+        try:
+            # The drive is in use: whoever has it would be asked.
+            fcntl.flock(held, fcntl.LOCK_EX)
+            assert stranger.stdout.readline() == b"listening\n"
+            refused("volume", "snapshot", "ls", drive, says=["user 65534"])
+        finally:
+            stranger.kill()
 
 
 def test_what_was_read_only_takes_no_writes(tmp_path, drive):

@@ -135,6 +135,15 @@ def test_a_block_that_stays_unreadable_is_given_up_once(guest, shingle, seed):
     guest.ok(f"{chunk} delete {node} 1 --yes && {chunk} check {node}")
 
 
+def test_a_bad_block_where_marks_of_others_are_looked_for_closes_no_store(guest, shingle):
+    node, chunk = make_device(guest, "scsi"), f"{shingle} chunk"
+    guest.ok(f"{chunk} format {node} && {chunk} create {node} 1 && {chunk} append {node} 1 <<<whole")
+    with read_errors(guest, 0, 3):
+        status, _ = guest.run(f"dd if={node} of=/dev/null bs=4096 skip=3 count=1 iflag=direct")
+        assert status != 0, "the block can be read"
+        guest.ok(f"{chunk} stat {node} && [ $({chunk} read {node} 1) = whole ]")
+
+
 def test_a_power_cut_loses_no_acknowledged_chunk(tmp_path, shingle, seed):
     zns = Zns(tmp_path / "zns", zones=64, zone_mib=8, capacity_mib=6, open_max=14, active_max=14)
     node, kept, cuts = "/dev/nvme0n1", {}, 2

@@ -48,10 +48,16 @@ pub(crate) async fn refuse_shared(name: &Path, drive: &Rc<dyn ZonedDevice>) -> O
     }
 }
 
+/// Contents that cannot be read now, for this reason, in words: no proof that there are none.
+pub(crate) fn unread(why: &str) -> String {
+    format!("a store or the like that cannot be read now ({why})")
+}
+
 /// Data on a drive that would be lost, in words; `None` if nothing is written to it.
 pub(crate) async fn data_on(drive: &Rc<dyn ZonedDevice>) -> Outcome<Option<String>> {
     match inventory::content(drive).await {
-        Content::Nothing | Content::Unknown(_) => {}
+        Content::Nothing => {}
+        Content::Unknown(why) => return Ok(Some(unread(&why))),
         content => return Ok(Some(content.to_string())),
     }
     let geometry = drive.geometry();
@@ -59,4 +65,34 @@ pub(crate) async fn data_on(drive: &Rc<dyn ZonedDevice>) -> Outcome<Option<Strin
     let sequential = zones.iter().filter(|zone| zone.zone.0 >= geometry.conventional_zones);
     let written: u64 = sequential.map(|zone| zone.written.bytes()).sum();
     Ok((written > 0).then(|| format!("{} in zones, and no store", ByteSize(written))))
+}
+
+#[cfg(test)]
+mod tests {
+    use shingle_base::Blocks;
+    use shingle_chunk_store::{ChunkStore, FormatOptions};
+    use shingle_zoned::{CreateOptions, FileDevice, Geometry, ZoneState};
+
+    use super::*;
+
+    /// Its zones may be readable again tomorrow.
+    #[test]
+    fn a_superblock_that_cannot_be_read_is_no_proof_of_an_empty_drive() {
+        let path = std::env::temp_dir().join(format!("shingle-unread-{}", std::process::id()));
+        let geometry = Geometry::hm_smr(Blocks(256), 16, 0, 8);
+        FileDevice::create(&path, &geometry, CreateOptions { overwrite: true }).unwrap();
+        let data = shingle_runtime::real::run(|rt| async move {
+            let device = Rc::new(FileDevice::open(&path, &rt).unwrap());
+            ChunkStore::format(&rt, device.clone(), &FormatOptions::default()).await.unwrap();
+            for zone in 0..2 {
+                device.set_state(ZoneId(zone), ZoneState::Offline).unwrap();
+            }
+            let device: Rc<dyn ZonedDevice> = device;
+            let data = data_on(&device).await.unwrap_or_else(|failure| panic!("{}", failure.message));
+            drop(device);
+            std::fs::remove_file(path).unwrap();
+            data
+        });
+        assert!(data.as_ref().unwrap().as_ref().is_some_and(|data| data.contains("cannot be read now")), "{data:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -15,6 +15,9 @@ use crate::output::{self, Progress};
 
 /// Bytes that are handed on at once.
 pub(crate) const PIECE: u64 = 4 << 20;
+
+/// Unfinished files beside one, of other commands or killed ones.
+const PARTS_MAX: u32 = 100;
 
 /// Bytes of an object, as HTTP counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,10 +157,65 @@ impl Input {
     }
 }
 
+/// A file that has another name until it is whole: what was there before stays until then. Dropped before that, it is removed.
+struct Part {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    done: bool,
+}
+
+impl Part {
+    /// `None` if the target is no ordinary file, which takes the bytes as they come.
+    fn begin(target: &Path) -> std::io::Result<Option<Self>> {
+        let (target, before) = match std::fs::metadata(target) {
+            // A link stays what it is.
+            Ok(before) if before.is_file() => (target.canonicalize()?, Some(before)),
+            Err(error) if error.kind() == ErrorKind::NotFound && !target.is_symlink() => (target.to_owned(), None),
+            _ => return Ok(None),
+        };
+        for number in 0..PARTS_MAX {
+            let mut path = target.clone().into_os_string();
+            path.push(if number == 0 { ".part".to_owned() } else { format!(".part{number}") });
+            match File::create_new(&path) {
+                Ok(file) => {
+                    let part = Self { file, path: path.into(), target, done: false };
+                    if let Some(before) = before {
+                        part.file.set_permissions(before.permissions())?;
+                    }
+                    return Ok(Some(part));
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Gives it its name, durably.
+    fn finish(mut self) -> std::io::Result<()> {
+        self.file.sync_all()?;
+        std::fs::rename(&self.path, &self.target)?;
+        self.done = true;
+        let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.done {
+            // One that stays is named as what it is.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// The destination of an object's bytes.
 pub(crate) struct Output {
     to: Box<dyn Write>,
     file: Option<PathBuf>,
+    part: Option<Part>,
     /// The object's name.
     name: String,
     /// It is a terminal, which takes some bytes for commands.
@@ -165,19 +223,27 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The file, or standard output if none is named or `-` is; to a terminal goes only text, unless `force`. The file
-    /// is made here: call this once the object was found.
+    /// The file, or standard output if none is named or `-` is; to a terminal goes only text, unless `force`. A file has its bytes, in place
+    /// of what it had, once all were read.
     ///
     /// # Errors
     /// The file cannot be made.
     pub(crate) fn begin(path: Option<PathBuf>, name: &str, force: bool) -> Outcome<Self> {
         let file = file(path);
         let only_text = file.is_none() && !force && std::io::stdout().is_terminal();
+        let mut part = None;
         let to: Box<dyn Write> = match &file {
-            Some(path) => Box::new(File::create(path).map_err(|error| named(path, &error))?),
+            Some(path) => {
+                part = Part::begin(path).map_err(|error| named(path, &error))?;
+                let file = match &part {
+                    Some(part) => part.file.try_clone(),
+                    None => File::create(path),
+                };
+                Box::new(file.map_err(|error| named(path, &error))?)
+            }
             None => Box::new(std::io::stdout().lock()),
         };
-        Ok(Self { to, file, name: name.to_owned(), only_text })
+        Ok(Self { to, file, part, name: name.to_owned(), only_text })
     }
 
     fn told(&self, result: std::io::Result<()>) -> Outcome {
@@ -224,14 +290,18 @@ impl Output {
     /// # Errors
     /// It could not be written.
     fn end(mut self) -> Outcome {
-        let result = self.to.flush();
+        let part = self.part.take();
+        let result = self.to.flush().and_then(|()| part.map_or(Ok(()), Part::finish));
         self.told(result)
     }
 
     /// The object cannot be read from byte `at` on.
     fn broken(&self, at: u64, error: &dyn Display) -> Failure {
-        let whole = self.file.as_ref().map_or("what was written", |_| "the file");
-        Failure::new(format!("`{}` cannot be read from byte {at} on; {whole} is incomplete\n{error}", self.name))
+        let left = match self.part {
+            Some(_) => "the file is as it was",
+            None => "what was written is incomplete",
+        };
+        Failure::new(format!("`{}` cannot be read from byte {at} on; {left}\n{error}", self.name))
     }
 
     /// Shows progress, but not between the bytes of the object.

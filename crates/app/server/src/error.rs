@@ -14,6 +14,8 @@ pub enum ErrorKind {
     Credentials,
     /// A drive is missing, is none, or belongs elsewhere.
     Drive,
+    /// A drive is not for this server: the user may not open it, or others have marked it as theirs.
+    Denied,
     /// A drive is missing, or holds no store, and was not made.
     NotMade,
     /// The data directory or a drive is of a newer version.

@@ -32,7 +32,7 @@ pub use config::{
     ArrayConfig, BlueConfig, Config, DriveConfig, LimitsConfig, NbdConfig, Packing, Shape, VolumeConfig, read_toml,
 };
 pub use disks::{AttachDrive, attach_drive};
-pub use engines::device::{Look, look_at_drive, open_drive};
+pub use engines::device::{Look, look_at_drive, open_drive, open_drive_in_time};
 pub use error::{Error, ErrorKind};
 pub use offline::loss::{GivenUp, Unread};
 pub use offline::opened::{BlueCounted, Checked, Counted, Offline, Progress};

@@ -228,7 +228,7 @@ impl Server {
         // Side by side: a volume whose drive hangs keeps no engine from closing.
         let volumes = async {
             if let Some(volumes) = volumes
-                && tokio::time::timeout(opening::DRIVE_CLOSE_PATIENCE, volumes.stop()).await.is_err()
+                && !volumes.stop(opening::DRIVE_CLOSE_PATIENCE).await
             {
                 tracing::error!(
                     "a volume could not be closed in time; its next start reads what was written since the last checkpoint"

@@ -7,18 +7,18 @@
 //! | a file                           | an emulated one in it: [`FileDevice`]                         |
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use shingle_runtime::Runtime;
 use shingle_zoned::{
-    CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Geometry, GeometrySpec, ZonedDevice,
+    CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Geometry, GeometrySpec, TakenFile, ZonedDevice,
 };
 
 use crate::device::{self, KernelDevice, OpenOptions};
 use crate::drive::{Drive, ZonedModel};
-use crate::error::{OpenError, OpenErrorKind};
-use crate::file::open_file;
+use crate::error::{MarkPlace, OpenError, OpenErrorKind};
+use crate::file::{start_file, take_file};
 use crate::{ioctl, node, signature};
 
 /// Opens the drive that `path` names: a zoned block device, or an emulated drive on an ordinary one or in a file.
@@ -29,22 +29,63 @@ use crate::{ioctl, node, signature};
 /// # Panics
 /// As [`KernelDevice::open`].
 pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>, OpenError> {
+    take_drive(path, options)?.start(runtime)
+}
+
+/// A drive that was taken and has no runtime yet: made by a thread that may hang, for the owner's thread to start.
+pub struct TakenDrive {
+    path: PathBuf,
+    alone: bool,
+    taken: Taken,
+}
+
+enum Taken {
+    Kernel(Box<device::Opened>),
+    File(Box<TakenFile>),
+}
+
+/// The half of [`open_drive`] that may block, for as long as the drive takes to answer.
+///
+/// # Errors
+/// As [`open_drive`], but for `NoRing`.
+pub fn take_drive(path: &Path, options: OpenOptions) -> Result<TakenDrive, OpenError> {
     let emulated = |error| OpenError::new(OpenErrorKind::Emulated(error), path);
+    let taken = |taken| TakenDrive { path: path.to_owned(), alone: options.alone, taken };
     if !is_node(path) {
-        return Ok(Rc::new(open_file(path, runtime, options.alone).map_err(emulated)?));
+        return Ok(taken(Taken::File(Box::new(take_file(path).map_err(emulated)?))));
     }
     let drive = device::describe(path)?;
     if drive.zoned != ZonedModel::None {
-        return Ok(Rc::new(KernelDevice::open(path, runtime, options)?));
+        return Ok(taken(Taken::Kernel(Box::new(device::take(path, options)?))));
     }
     device::refuse_used(path, &drive, options)?;
-    match open_file(path, runtime, options.alone) {
-        Ok(device) => Ok(Rc::new(device)),
+    match take_file(path) {
+        Ok(file) => Ok(taken(Taken::File(Box::new(file)))),
         Err(FileDeviceError { kind: FileDeviceErrorKind::NotADrive, .. }) => {
             let found = look_for_others(path, &drive)?;
             Err(OpenError::new(found.map_or(OpenErrorKind::NotCreated, foreign), path))
         }
         Err(error) => Err(emulated(error)),
+    }
+}
+
+impl TakenDrive {
+    /// The other half of [`open_drive`].
+    ///
+    /// # Errors
+    /// `NoRing`.
+    ///
+    /// # Panics
+    /// As [`KernelDevice::open`].
+    pub fn start(self, runtime: &Runtime) -> Result<Rc<dyn ZonedDevice>, OpenError> {
+        let Self { path, alone, taken } = self;
+        match taken {
+            Taken::File(file) => Ok(Rc::new(start_file(*file, &path, runtime, alone))),
+            Taken::Kernel(opened) => {
+                let device = KernelDevice::start(*opened, runtime);
+                Ok(Rc::new(device.map_err(|error| OpenError::new(OpenErrorKind::NoRing(error), &path))?))
+            }
+        }
     }
 }
 
@@ -103,7 +144,7 @@ pub fn create_drive(
 }
 
 fn foreign(what: &'static str) -> OpenErrorKind {
-    OpenErrorKind::Foreign { what, sequential: false }
+    OpenErrorKind::Foreign { what, place: MarkPlace::Ordinary }
 }
 
 /// True if `path` names a block device.

@@ -43,8 +43,8 @@ pub enum OpenErrorKind {
     Foreign {
         /// Its kind, with an article.
         what: &'static str,
-        /// Its mark lies in a zone that must be written in order.
-        sequential: bool,
+        /// The place of its mark.
+        place: MarkPlace,
     },
     /// The kernel takes no writes for it.
     ReadOnly,
@@ -58,6 +58,17 @@ pub enum OpenErrorKind {
     Emulated(FileDeviceError),
     /// The operating system refused for another reason.
     System(io::Error),
+}
+
+/// Places of the marks of other software.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkPlace {
+    /// A drive without zones.
+    Ordinary,
+    /// A zone that takes writes anywhere.
+    Conventional,
+    /// A zone that must be written in order.
+    Sequential,
 }
 
 impl OpenError {
@@ -126,14 +137,21 @@ impl fmt::Display for OpenError {
                  down first (`dmsetup`, `mdadm --stop`)",
                 names.join(", ")
             ),
-            OpenErrorKind::Foreign { what, sequential } => {
-                // wipefs writes where the mark is, which such a zone does not take.
-                let clear = if *sequential { "blkzone reset" } else { "wipefs --all" };
-                write!(
-                    f,
-                    "the drive holds {what}: if that is not needed, clear it (`{clear} {path}`), or use the `--force` of \
-                     `shingle drive create` and `shingle chunk format`, which overwrite it"
-                )
+            OpenErrorKind::Foreign { what, place } => {
+                write!(f, "the drive holds {what}: if that is not needed, ")?;
+                match place {
+                    MarkPlace::Ordinary => write!(
+                        f,
+                        "clear it (`wipefs --all {path}`), or use the `--force` of `shingle drive create`, which overwrites it"
+                    ),
+                    // No reset, and no store, writes there.
+                    MarkPlace::Conventional => write!(f, "clear it (`wipefs --all {path}`)"),
+                    // wipefs writes where the mark is, which such a zone does not take.
+                    MarkPlace::Sequential => write!(
+                        f,
+                        "clear it (`blkzone reset {path}`), or use the `--force` of `shingle chunk format`, which overwrites it"
+                    ),
+                }
             }
             OpenErrorKind::ReadOnly => {
                 write!(f, "the drive takes no writes: `blockdev --setrw {path}` if it may, or look at its medium")
@@ -159,5 +177,24 @@ impl std::error::Error for OpenError {
             OpenErrorKind::NoRing(error) | OpenErrorKind::System(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing of Shingle's writes to a conventional zone before its stores do, so a mark there would stay.
+    #[test]
+    fn force_is_advised_only_where_it_overwrites_the_mark() {
+        let said = |place| {
+            let kind = OpenErrorKind::Foreign { what: "an XFS file system", place };
+            OpenError::new(kind, Path::new("/dev/sdz")).to_string()
+        };
+        assert!(
+            said(MarkPlace::Ordinary).contains("drive create") && said(MarkPlace::Sequential).contains("blkzone reset")
+        );
+        let conventional = said(MarkPlace::Conventional);
+        assert!(conventional.contains("wipefs --all /dev/sdz") && !conventional.contains("--force"), "{conventional}");
     }
 }

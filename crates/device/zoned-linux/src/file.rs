@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shingle_base::Blocks;
 use shingle_runtime::{LocalBoxFuture, Runtime};
-use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo};
+use shingle_zoned::{FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, TakenFile};
 use tokio::sync::oneshot;
 
 use crate::driver::{self, Owner, Seat};
@@ -48,19 +48,25 @@ const QUICK_SYNC: Duration = Duration::from_micros(500);
 ///
 /// # Panics
 /// Outside of [`shingle_runtime::real`], whose executor watches the ring.
-#[expect(clippy::disallowed_methods, reason = "opening blocks its caller")]
 pub fn open_file(path: &Path, runtime: &Runtime, alone: bool) -> Result<FileDevice, FileDeviceError> {
+    Ok(start_file(take_file(path)?, path, runtime, alone))
+}
+
+/// The half of [`open_file`] that may block.
+#[expect(clippy::disallowed_methods, reason = "opening blocks its caller")]
+pub(crate) fn take_file(path: &Path) -> Result<TakenFile, FileDeviceError> {
     for _ in 1..LOCK_TRIES {
-        match open_once(path, runtime, alone) {
+        match FileDevice::take(path) {
             Err(FileDeviceError { kind: FileDeviceErrorKind::InUse, .. }) => std::thread::sleep(LOCK_PAUSE),
             other => return other,
         }
     }
-    open_once(path, runtime, alone)
+    FileDevice::take(path)
 }
 
-fn open_once(path: &Path, runtime: &Runtime, alone: bool) -> Result<FileDevice, FileDeviceError> {
-    FileDevice::open_with(path, runtime, |file| {
+/// The other half of [`open_file`].
+pub(crate) fn start_file(taken: TakenFile, path: &Path, runtime: &Runtime, alone: bool) -> FileDevice {
+    FileDevice::start(taken, runtime, |file| {
         match FileRing::new(Arc::new(file.clone()), alone.then(|| file.clone()), runtime) {
             Ok(ring) => Some(Box::new(ring)),
             Err(error) => {

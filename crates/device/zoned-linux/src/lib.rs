@@ -32,12 +32,12 @@ mod signature;
 mod ublk;
 mod zones;
 
-pub use any::{CreateDrive, create_drive, is_node, open_drive};
+pub use any::{CreateDrive, TakenDrive, create_drive, is_node, open_drive, take_drive};
 pub use device::{KernelDevice, OpenOptions};
 pub use direct::{DirectCommand, DirectDrive, DirectOp, DirectTimes};
 pub use discover::System;
 pub use drive::{Drive, WriteCache, ZonedModel};
-pub use error::{OpenError, OpenErrorKind};
+pub use error::{MarkPlace, OpenError, OpenErrorKind};
 pub use file::open_file;
 pub use mapped::MappedFile;
 pub use peek::{Peek, foreign_on_ordinary};

@@ -37,7 +37,7 @@ impl KernelDevice {
         // Past the page cache, where bytes from before a reset may be.
         let direct = FileOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
         let file = direct.map_err(failed)?;
-        let foreign = foreign_in(&file, &zones).map_err(failed)?;
+        let foreign = foreign_in(&file, &zones);
         let mut machine =
             Machine::new(geometry.clone()).map_err(|error| OpenError::new(OpenErrorKind::Geometry(error), path))?;
         for zone in zones {
@@ -50,18 +50,16 @@ impl KernelDevice {
 }
 
 /// Looks for marks of others, as opening does: zoned btrfs writes its superblocks in turn to the first two zones.
-fn foreign_in(file: &File, zones: &[ZoneInfo]) -> io::Result<Option<&'static str>> {
-    for zone in zones.iter().filter(|zone| zone.zone <= ZoneId(1)) {
+fn foreign_in(file: &File, zones: &[ZoneInfo]) -> Option<&'static str> {
+    let seen_in = |zone: &ZoneInfo| {
         let readable = match zone.state {
             ZoneState::Offline => Blocks::ZERO,
             ZoneState::NotWritePointer => zone.capacity,
             _ => zone.written,
         };
-        if let Some(what) = signature::in_zone(file, zone.start.byte_offset(), readable.bytes())? {
-            return Ok(Some(what));
-        }
-    }
-    Ok(None)
+        signature::in_zone(file, zone.start.byte_offset(), readable.bytes())
+    };
+    zones.iter().filter(|zone| zone.zone <= ZoneId(1)).find_map(seen_in)
 }
 
 /// The mark of other software on an ordinary drive.

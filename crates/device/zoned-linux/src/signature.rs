@@ -113,11 +113,22 @@ fn in_tail(tail: &[u8]) -> Option<&'static str> {
     old.then_some("a RAID member (md)")
 }
 
-/// `length` bytes, whole blocks, from byte `at` of `file`.
-fn read(file: &File, at: u64, length: u64) -> io::Result<AlignedBuf> {
+/// `length` bytes, whole blocks, from byte `at` of `file`. Blocks that cannot be read are zeros: only a mark that was read is a reason to
+/// refuse a drive, and a bad block among its first ones must not keep a store closed for ever.
+///
+/// # Errors
+/// None of the blocks can be read.
+fn read(file: &impl FileExt, at: u64, length: u64) -> io::Result<AlignedBuf> {
     let mut buffer = AlignedBuf::zeroed(Blocks(length / BLOCK_SIZE as u64));
-    file.read_exact_at(&mut buffer, at)?;
-    Ok(buffer)
+    let Err(error) = file.read_exact_at(&mut buffer, at) else { return Ok(buffer) };
+    let mut any = false;
+    for (number, block) in buffer.chunks_mut(BLOCK_SIZE).enumerate() {
+        match file.read_exact_at(block, at + (number * BLOCK_SIZE) as u64) {
+            Ok(()) => any = true,
+            Err(_) => block.fill(0),
+        }
+    }
+    if any { Ok(buffer) } else { Err(error) }
 }
 
 /// Owner of the mark on an ordinary drive of `size` bytes.
@@ -133,12 +144,10 @@ pub(crate) fn on_ordinary(file: &File, size: u64) -> io::Result<Option<&'static 
 }
 
 /// Owner of the mark in a zone of which `written` bytes from byte `at` can be read.
-pub(crate) fn in_zone(file: &File, at: u64, written: u64) -> io::Result<Option<&'static str>> {
+pub(crate) fn in_zone(file: &impl FileExt, at: u64, written: u64) -> Option<&'static str> {
     let length = written.min(HEAD_BYTES) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
-    if length == 0 {
-        return Ok(None);
-    }
-    Ok(in_head(&read(file, at, length)?))
+    // Empty, or nothing of it can be read: the store has its own words for that.
+    in_head(&read(file, at, length).ok()?)
 }
 
 #[cfg(test)]
@@ -189,6 +198,35 @@ mod tests {
         tail[end - 512..end - 504].copy_from_slice(b"EFI PART");
         assert_eq!(in_tail(&tail), Some("a GUID partition table"));
         assert_eq!(in_tail(&[]), None);
+    }
+
+    /// A drive of which these bytes can be read, but for one block.
+    struct Worn(Vec<u8>, u64);
+
+    impl FileExt for Worn {
+        fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+            let bad = self.1 * BLOCK_SIZE as u64;
+            if at < bad + BLOCK_SIZE as u64 && bad < at + buffer.len() as u64 {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            buffer.copy_from_slice(&self.0[at as usize..][..buffer.len()]);
+            Ok(buffer.len())
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    #[test]
+    fn a_bad_block_hides_its_own_mark_and_no_other() {
+        let btrfs = head(0x10040, b"_BHRfS_M");
+        for (bad, seen) in [(0, true), (0x10, false), (0x11, true), (63, true)] {
+            let worn = Worn(btrfs.clone(), bad);
+            assert_eq!(in_zone(&worn, 0, HEAD_BYTES).is_some(), seen, "block {bad}");
+        }
+        assert_eq!(in_zone(&Worn(head(0, b"XFSB"), 0), 0, 4096), None, "nothing of it can be read");
+        assert!(read(&Worn(vec![0; 4096], 0), 0, 4096).is_err());
     }
 
     #[test]

@@ -25,7 +25,8 @@ mod zone;
 pub use device::{DeviceFuture, ZonedDevice};
 pub use error::{DeviceError, DeviceErrorKind, DeviceResult, Violation};
 pub use file::{
-    CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, parse_file_device,
+    CreateOptions, FileDevice, FileDeviceError, FileDeviceErrorKind, Held, HostFile, HostIo, TakenFile,
+    parse_file_device,
 };
 pub use flushes::Flushes;
 pub use geometry::{Geometry, GeometryError};

@@ -2,7 +2,9 @@
 //! ready.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -53,6 +55,8 @@ struct Desk<'c> {
     replies: UnboundedSender<Reply>,
     places: Arc<Semaphore>,
     room: Arc<Semaphore>,
+    /// Bytes of replies that the client took.
+    sent: Arc<AtomicU64>,
 }
 
 impl Connection {
@@ -67,12 +71,13 @@ impl Connection {
         let (reader, writer) = socket.halves();
         let mut reader = Reader::new(reader, ahead, stall, self.metrics.clone());
         let (replies, queue) = unbounded_channel();
+        let sent = Arc::new(AtomicU64::new(0));
         // Aborted when this future ends.
         let mut writing = JoinSet::new();
-        writing.spawn(write_replies(writer, queue, self.rules.structured, stall, self.metrics.clone()));
+        writing.spawn(write_replies(writer, queue, self.rules.structured, stall, self.metrics.clone(), sent.clone()));
         let places = Arc::new(Semaphore::new(self.limits.requests() as usize));
         let room = Arc::new(Semaphore::new(self.limits.bytes() as usize));
-        let desk = Desk { connection: &self, replies, places, room };
+        let desk = Desk { connection: &self, replies, places, room, sent };
         let end = tokio::select! {
             end = desk.requests(&mut reader, &mut stopped) => end,
             written = writing.join_next() => return Err(broken(written)),
@@ -130,13 +135,20 @@ impl Desk<'_> {
                 head = reader.head::<HEAD_BYTES>() => head?,
             };
             let Some(request) = next(head)? else { return Ok(End::Left) };
-            self.take(request, reader).await?;
+            self.take(request, reader, stopped).await?;
         }
     }
 
     /// Takes a request with its data, once there is room for it.
-    async fn take<R: AsyncRead + Unpin>(&self, request: Request, reader: &mut Reader<R>) -> io::Result<()> {
-        let place = permit(&self.places, 1).await;
+    async fn take<R: AsyncRead + Unpin>(
+        &self,
+        request: Request,
+        reader: &mut Reader<R>,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let Some(place) = self.permit(&self.places, 1, stopped).await? else {
+            return self.tell_of_shutdown(request, reader).await;
+        };
         let order = self.connection.rules.judge(&request);
         let (data_bytes, held_bytes) = (request.data_bytes() as usize, request.held_bytes());
         let order = match order {
@@ -147,10 +159,49 @@ impl Desk<'_> {
                 return Ok(());
             }
         };
-        let room = permit(&self.room, held_bytes).await;
+        let Some(room) = self.permit(&self.room, held_bytes, stopped).await? else {
+            return self.tell_of_shutdown(request, reader).await;
+        };
         let data = reader.data(data_bytes).await?;
         let answer = self.answer(request, self.held(place, room)).noted(self.connection.export.note(order));
         self.connection.export.begin(Call { order, data, answer }).await;
+        Ok(())
+    }
+
+    /// So many permits, once there are as many; none are needed for nothing. `None`: the server shuts down.
+    ///
+    /// # Errors
+    /// `TimedOut`: the store answers none of the requests before, and the client may be gone.
+    async fn permit(
+        &self,
+        of: &Arc<Semaphore>,
+        count: u32,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> io::Result<Option<Option<OwnedSemaphorePermit>>> {
+        if count == 0 {
+            return Ok(Some(None));
+        }
+        let mut granted = pin!(of.clone().acquire_many_owned(count));
+        loop {
+            let sent = self.sent.load(Relaxed);
+            tokio::select! {
+                biased;
+                // It is never closed.
+                granted = timeout(self.connection.limits.stall_timeout, granted.as_mut()) => match granted {
+                    Ok(granted) => return Ok(Some(granted.ok())),
+                    // A client that takes its replies slowly makes room in the end.
+                    Err(_) if self.sent.load(Relaxed) > sent => {}
+                    Err(late) => return Err(late.into()),
+                },
+                _ = stopped.wait_for(|stopped| *stopped) => return Ok(None),
+            }
+        }
+    }
+
+    /// Passes over a request that was begun when the server shut down.
+    async fn tell_of_shutdown<R: AsyncRead + Unpin>(&self, request: Request, reader: &mut Reader<R>) -> io::Result<()> {
+        reader.skip(request.data_bytes() as usize).await?;
+        self.answer(request, Held::default()).give(Err(Failure::shutdown()));
         Ok(())
     }
 
@@ -194,13 +245,4 @@ fn next(head: Option<[u8; HEAD_BYTES]>) -> io::Result<Option<Request>> {
         return Err(invalid("a write of more than 32 MiB"));
     }
     Ok(Some(request).filter(|request| !request.disconnects()))
-}
-
-/// So many permits, once there are as many; none are needed for nothing.
-async fn permit(of: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePermit> {
-    if count == 0 {
-        return None;
-    }
-    // It is never closed.
-    of.clone().acquire_many_owned(count).await.ok()
 }

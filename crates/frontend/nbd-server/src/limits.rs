@@ -17,7 +17,7 @@ pub struct Options {
 /// Limits for clients.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at a time. Further ones are closed at once.
+    /// Connections at a time. A further one has the seat of that which is longest in its handshake, or is closed at once.
     pub connections_max: usize,
     /// Connections to one export at a time, with those that ended and have requests in the store still. Further ones are refused.
     pub connections_per_export_max: usize,
@@ -28,7 +28,7 @@ pub struct Limits {
     /// Longest time from a connection's start to its first request.
     pub handshake_timeout: Duration,
     /// Longest time without a byte of a request that was begun, or a byte taken of a reply. A client that has nothing to ask may be
-    /// silent for as long as it likes.
+    /// silent for as long as it likes. Also the longest time that a request waits for a place while none of those before it is answered.
     pub stall_timeout: Duration,
     /// Time that requests have to finish at shutdown.
     pub shutdown_grace: Duration,

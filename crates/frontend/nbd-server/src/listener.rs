@@ -1,8 +1,9 @@
 //! Places to listen at: TCP addresses and Unix sockets.
 
 use std::fmt;
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use futures_util::future::select_all;
@@ -60,7 +61,7 @@ impl Listener {
         Ok(Self(Kind::Tcp(TcpListener::bind(address).await?)))
     }
 
-    /// Listens at a Unix socket. A file that an earlier server left there, and nobody listens at, is replaced.
+    /// Listens at a Unix socket, for this user and root alone. A file that an earlier server left there, and nobody listens at, is replaced.
     ///
     /// # Errors
     /// Those of the operating system; `AddrInUse` if there is a server, or a file that is no socket.
@@ -74,6 +75,7 @@ impl Listener {
             other => other?,
         };
         let file = SocketFile { id: id_of(path), path: path.to_owned() };
+        std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
         Ok(Self(Kind::Unix { listener, _file: file }))
     }
 

@@ -2,14 +2,15 @@
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::connection::Connection;
@@ -102,12 +103,15 @@ impl Server {
         let limits = &self.inner.options.limits;
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
+        let mut strangers = Strangers::default();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let accepted = tokio::select! {
                 () = &mut shutdown => break,
                 Some(ended) = connections.join_next() => {
-                    if let Err(lost) = ended {
+                    if let Err(lost) = ended
+                        && !lost.is_cancelled()
+                    {
                         tracing::error!("a connection was lost: {lost}");
                     }
                     continue;
@@ -115,11 +119,14 @@ impl Server {
                 accepted = accept_any(&listeners) => accepted,
             };
             match accepted {
-                Ok(newcomer) => match self.inner.seats.clone().try_acquire_owned() {
-                    Ok(seat) => {
-                        connections.spawn(self.inner.clone().connection(newcomer, seat, stopped.clone()));
+                Ok(newcomer) => match self.seat(&mut strangers).await {
+                    Some(seat) => {
+                        let stranger = Arc::new(());
+                        let known = Arc::downgrade(&stranger);
+                        let serving = self.inner.clone().connection(newcomer, seat, stranger, stopped.clone());
+                        strangers.push(known, connections.spawn(serving));
                     }
-                    Err(_) => {
+                    None => {
                         self.inner.metrics.connections_refused.fetch_add(1, Relaxed);
                         tracing::warn!("{} was closed: {} connections are open", newcomer.peer, limits.connections_max);
                     }
@@ -139,6 +146,39 @@ impl Server {
         connections.shutdown().await;
         Served { cut }
     }
+
+    /// A seat for a newcomer: a free one, or that of the client which is longest in its handshake.
+    async fn seat(&self, strangers: &mut Strangers) -> Option<OwnedSemaphorePermit> {
+        let seats = &self.inner.seats;
+        match seats.clone().try_acquire_owned() {
+            Ok(seat) => Some(seat),
+            Err(_) if strangers.cut_one() => timeout(ACCEPT_PAUSE, seats.clone().acquire_owned()).await.ok()?.ok(),
+            Err(_) => None,
+        }
+    }
+}
+
+/// Clients whose handshake is not over, the oldest first: they may be silent, and hold their seats only as long as nobody else wants one.
+#[derive(Default)]
+struct Strangers(VecDeque<(Weak<()>, AbortHandle)>);
+
+impl Strangers {
+    fn push(&mut self, known: Weak<()>, connection: AbortHandle) {
+        // Most are through with it at once.
+        self.0.retain(|(other, _)| other.strong_count() > 0);
+        self.0.push_back((known, connection));
+    }
+
+    /// Cuts the oldest one off; false if there is none.
+    fn cut_one(&mut self) -> bool {
+        while let Some((stranger, connection)) = self.0.pop_front() {
+            if stranger.strong_count() > 0 {
+                connection.abort();
+                return true;
+            }
+        }
+        false
+    }
 }
 
 impl Inner {
@@ -146,18 +186,25 @@ impl Inner {
         self: Arc<Self>,
         newcomer: Newcomer,
         seat: OwnedSemaphorePermit,
+        stranger: Arc<()>,
         stopped: watch::Receiver<bool>,
     ) {
         self.metrics.connections_accepted.fetch_add(1, Relaxed);
         let _open = Gauge::raise(&self.metrics.connections_open);
         let peer = newcomer.peer;
-        if let Err(error) = self.serve_one(newcomer, stopped).await {
+        if let Err(error) = self.serve_one(newcomer, stranger, stopped).await {
             tracing::debug!("{peer}: the connection broke off: {error}");
         }
         drop(seat);
     }
 
-    async fn serve_one(&self, newcomer: Newcomer, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
+    /// The client is no `stranger` any more once its handshake is over.
+    async fn serve_one(
+        &self,
+        newcomer: Newcomer,
+        stranger: Arc<()>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> io::Result<()> {
         let Newcomer { socket, over_tcp, peer } = newcomer;
         let (limits, tls) = (&self.options.limits, self.options.tls.as_ref());
         // Of one moment: the client's choice is a place in this list.
@@ -178,6 +225,7 @@ impl Inner {
         let Some(Agreed { socket, ahead, chosen, seat }) = agreed else { return Ok(()) };
         let Some(Offer { export, .. }) = exports.get(chosen.export).cloned() else { return Ok(()) };
         drop(exports);
+        drop(stranger);
         let name = export.name().to_owned();
         tracing::info!("{peer} has the export `{name}`");
         let rules = Rules {

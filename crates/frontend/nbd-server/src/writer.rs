@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -18,13 +18,15 @@ use crate::reply::encode;
 /// Replies that are written together.
 const TOGETHER: usize = 64;
 
-/// Writes replies until nobody sends more, then closes the client's side. Replies that come together go out together.
+/// Writes replies until nobody sends more, then closes the client's side. Replies that come together go out together. `sent` counts
+/// their bytes.
 pub(crate) async fn write_replies(
     mut socket: impl AsyncWrite + Unpin,
     mut replies: UnboundedReceiver<Reply>,
     structured: bool,
     stall: Duration,
     metrics: Arc<NbdMetrics>,
+    sent: Arc<AtomicU64>,
 ) -> io::Result<()> {
     let mut bytes = Pieces::default();
     let mut held: Vec<Held> = Vec::new();
@@ -38,6 +40,7 @@ pub(crate) async fn write_replies(
         while bytes.has_remaining() {
             let written = in_time(stall, socket.write_buf(&mut bytes)).await?;
             metrics.sent_bytes.fetch_add(written as u64, Relaxed);
+            sent.fetch_add(written as u64, Relaxed);
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

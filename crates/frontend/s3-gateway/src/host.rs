@@ -11,9 +11,7 @@ pub(crate) struct Domain(String);
 impl Domain {
     /// `None` where it is no domain: labels of letters, digits and hyphens.
     pub(crate) fn new(domain: &str) -> Option<Self> {
-        let is_label =
-            |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        domain.split('.').all(is_label).then(|| Self(domain.to_ascii_lowercase()))
+        is_domain(domain).then(|| Self(domain.to_ascii_lowercase()))
     }
 
     fn bucket(&self, host: &str) -> Option<String> {
@@ -21,6 +19,13 @@ impl Domain {
         let bucket = name.strip_suffix(&self.0)?.strip_suffix('.')?;
         (!bucket.is_empty()).then(|| bucket.to_owned())
     }
+}
+
+/// True if buckets can be found below this name: labels of letters, digits and hyphens.
+pub fn is_domain(domain: &str) -> bool {
+    let is_label =
+        |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    domain.split('.').all(is_label)
 }
 
 impl S3Host for Domain {

@@ -51,6 +51,7 @@ mod xml_body;
 pub use access_log::{Access, AccessLog, Peer, RequestIds};
 pub use digests::EntityTag;
 pub use errors::told_of;
+pub use host::is_domain;
 pub use metrics::{GatewayMetrics, LATENCY_BOUNDS_S, MethodMetrics};
 pub use options::{Credentials, Limits, Options};
 pub use serve::{Gateway, Served};

@@ -217,21 +217,22 @@ impl Add {
                 let told = taken_back(&opened.report.readmitted, self.change.json);
                 let drives = take_drives(new, &opened.rt, self.consent).await?;
                 let mut added = Vec::new();
-                for drive in &drives {
+                for (drive, path) in drives.iter().zip(new) {
                     let id = opened.store.add_drive(drive).await?;
+                    if let Some(file) = &file {
+                        // At once: the next one may fail, and this one is of the array all the same.
+                        renamed(file, added.is_empty(), |drives| {
+                            drives.retain(|drive| drive != path);
+                            drives.push(path.clone());
+                        })?;
+                    }
                     added.push(json!({ "drive": id.0, "name": drive.name }));
                     if !self.change.json {
                         say!("{} is {id} of the array", drive.name);
                     }
                 }
-                match &file {
-                    _ if new.is_empty() => {}
-                    Some(file) => renamed(file, |drives| {
-                        drives.retain(|drive| !new.contains(drive));
-                        drives.extend(new.iter().cloned());
-                    })?,
-                    None if self.change.json => {}
-                    None => say!("name it with --drive from now on, beside the others"),
+                if file.is_none() && !self.change.json && !new.is_empty() {
+                    say!("name it with --drive from now on, beside the others");
                 }
                 match back.is_empty() {
                     true if self.change.json => say!("{}", json!({ "added": added })),
@@ -249,8 +250,8 @@ impl Add {
     }
 }
 
-/// Writes the array's file anew with other drives. The old file is kept beside it, since people edit it, too.
-fn renamed(file: &Path, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
+/// Writes the array's file anew with other drives. With `keep` the old file is kept beside it, since people edit it, too.
+fn renamed(file: &Path, keep: bool, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
     let mut named = ArrayFile::read(file)?;
     change(&mut named.drives);
     let text = named.text()?;
@@ -260,7 +261,9 @@ fn renamed(file: &Path, change: impl FnOnce(&mut Vec<PathBuf>)) -> Outcome {
         PathBuf::from(path)
     };
     let write = || {
-        std::fs::copy(file, beside(".before"))?;
+        if keep {
+            std::fs::copy(file, beside(".before"))?;
+        }
         std::fs::write(beside(".new"), &text)?;
         std::fs::rename(beside(".new"), file)
     };
@@ -285,7 +288,7 @@ impl Remove {
                 say!("{id} ({name}) is no part of the array any more");
             }
             if let Some(file) = file {
-                renamed(&file, |drives| drives.retain(|drive| !is_same(drive, Path::new(&name))))?;
+                renamed(&file, true, |drives| drives.retain(|drive| !is_same(drive, Path::new(&name))))?;
             }
             tell(done, self.change.json, Map::new())
         })

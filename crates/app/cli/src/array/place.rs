@@ -4,17 +4,20 @@
 //! - CLI-AOPEN-1: a missing drive is not given up silently: from then on the array no longer believes its contents.
 //!   (`test_array.py`)
 //! - CLI-AOPEN-2: an array that was opened is closed, even if the work failed, and after Ctrl-C too.
+//! - CLI-AOPEN-3: a drive that is there and cannot be opened is as one that is missing; to make it one of an array is refused.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use futures_util::future::join_all;
 use shingle_array_objects::NAMING;
 use shingle_array_store::{
     ArrayDrive, ArrayStore, DriveId, IndexPlace, Inspection, Options, RecoveryReport, array_of, inspect, patient,
     two_files,
 };
 use shingle_runtime::Runtime;
+use shingle_server::ErrorKind;
 use shingle_server::inventory::DriveName;
 use shingle_zoned_linux::OpenOptions;
 
@@ -192,26 +195,56 @@ fn is_path(name: &Path) -> bool {
     matches!(DriveName::of_path(name), Ok(DriveName::Path(_)))
 }
 
-/// Opens those of the drives that are there; others come back by name.
+/// Drives by their names.
+pub(super) struct Found {
+    pub(super) drives: Vec<ArrayDrive>,
+    /// Missing ones.
+    pub(super) away: Vec<String>,
+    /// Those that are there and cannot be opened: their names, and why.
+    pub(super) broken: Vec<(String, Failure)>,
+}
+
+/// Opens those of the drives that are there, all at once: one that hangs keeps no other from being opened.
+///
+/// # Errors
+/// One is named twice, in use, or not for this user.
+pub(super) async fn find_drives(names: &[PathBuf], rt: &Runtime, options: OpenOptions) -> Outcome<Found> {
+    for (number, path) in names.iter().enumerate() {
+        if names.iter().take(number).any(|other| other == path) {
+            return Err(Failure::new(format!("{} is named twice", path.display())));
+        }
+        DriveName::of_path(path).map_err(Failure::new)?;
+    }
+    let open = async |path: PathBuf| {
+        let node = device::find(&path, rt).await.ok().filter(|node| node.exists())?;
+        Some(shingle_server::open_drive_in_time(&node, rt, options).await)
+    };
+    let mut found = Found { drives: Vec::new(), away: Vec::new(), broken: Vec::new() };
+    for (path, opened) in names.iter().zip(join_all(names.iter().cloned().map(open)).await) {
+        let name = path.display().to_string();
+        match opened {
+            None => found.away.push(name),
+            Some(Ok(dev)) => found.drives.push(ArrayDrive { name, dev }),
+            Some(Err(error)) if error.kind == ErrorKind::Drive => {
+                found.broken.push((name, Failure::from(error).not_run()));
+            }
+            Some(Err(error)) => return Err(Failure::from(error).not_run()),
+        }
+    }
+    Ok(found)
+}
+
+/// Opens those of an array's drives that can be opened; others come back by name. Parity makes up for one that is there and broken as for
+/// one that is missing.
 pub(crate) async fn open_drives(
     names: &[PathBuf],
     rt: &Runtime,
     options: OpenOptions,
 ) -> Outcome<(Vec<ArrayDrive>, Vec<String>)> {
-    let mut drives: Vec<ArrayDrive> = Vec::new();
-    let mut away = Vec::new();
-    for path in names {
-        let name = path.display().to_string();
-        if drives.iter().any(|drive| drive.name == name) || away.contains(&name) {
-            return Err(Failure::new(format!("{name} is named twice")));
-        }
-        DriveName::of_path(path).map_err(Failure::new)?;
-        match device::find(path, rt).await {
-            Ok(found) if found.exists() => {
-                drives.push(ArrayDrive { dev: device::open_with(path, rt, options).await?, name });
-            }
-            _ => away.push(name),
-        }
+    let Found { drives, mut away, broken } = find_drives(names, rt, options).await?;
+    for (name, failure) in broken {
+        note!("shingle: {}", failure.message);
+        away.push(name);
     }
     Ok((drives, away))
 }

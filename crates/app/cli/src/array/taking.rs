@@ -7,7 +7,7 @@ use shingle_array_store::ArrayDrive;
 use shingle_runtime::Runtime;
 use shingle_zoned_linux::OpenOptions;
 
-use super::place::open_drives;
+use super::place::{Found, find_drives};
 use crate::confirm::confirm;
 use crate::device;
 use crate::failure::{Failure, Outcome};
@@ -29,7 +29,10 @@ pub(super) struct Consent {
 /// One of them is missing, or must not be written over. Nothing was changed.
 pub(super) async fn take_drives(names: &[PathBuf], rt: &Runtime, consent: Consent) -> Outcome<Vec<ArrayDrive>> {
     let open = OpenOptions { force: consent.force, keep_open: false, alone: false };
-    let (drives, away) = open_drives(names, rt, open).await?;
+    let Found { drives, away, broken } = find_drives(names, rt, open).await?;
+    if let Some((_, failure)) = broken.into_iter().next() {
+        return Err(failure);
+    }
     if !away.is_empty() {
         return Err(Failure::new(format!("there is no drive {}", away.join(", "))).not_run());
     }

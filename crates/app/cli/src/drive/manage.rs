@@ -54,11 +54,12 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
         )));
     }
     let store = match inventory::content(&device).await {
-        Content::Nothing | Content::Unknown(_) => None,
-        content => Some(content),
+        Content::Nothing => None,
+        Content::Unknown(why) => Some(device::unread(&why)),
+        content => Some(content.to_string()),
     };
     if !zones.is_empty()
-        && let Some(what) = question(op, &zones, store.as_ref())
+        && let Some(what) = question(op, &zones, store.as_deref())
     {
         confirm(which.yes, &format!("{}: {what}", which.path.display()))?;
     }
@@ -83,7 +84,7 @@ async fn manage(rt: Runtime, which: Manage, op: ZoneOp) -> Outcome {
 
 /// Question to confirm before the zones are touched. Opening and closing lose nothing, so there it is asked only if
 /// they would get in the way of a store.
-fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&Content>) -> Option<String> {
+fn question(op: ZoneOp, zones: &[ZoneInfo], store: Option<&str>) -> Option<String> {
     let many = counted(zones.len() as u64, "zone");
     let mut what = match (op, store) {
         (ZoneOp::Reset, _) => loss_of_reset(zones),

@@ -101,6 +101,18 @@ fn the_files_of_arrays_are_all_looked_at() {
 }
 
 #[test]
+fn a_drive_of_a_volume_is_in_no_array_that_a_file_describes() {
+    let folder = std::env::temp_dir().join(format!("shingle-array-volume-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.toml"), "drives = [\"x\", \"y\"]\n").unwrap();
+    let mut config = Config::parse("[[array]]\nname = \"a\"\nfile = \"a.toml\"\n[[volume]]\ndrive = \"y\"").unwrap();
+    config.data = folder.clone();
+    let said = config.arrays().unwrap_err().message;
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(said.contains("array `a` and for [[volume]]"), "{said}");
+}
+
+#[test]
 fn levels_of_the_log_are_known_words() {
     for text in ["info", "off", "WARN", "info,shingle_object_store=debug", "error, s3s=trace"] {
         assert!(Config::parse(&format!("log = \"{text}\"")).is_ok(), "{text}");
@@ -224,12 +236,17 @@ fn what_cannot_be_is_refused() {
         ("region = \"a b\"", "region"),
         ("limits = { connections = 0 }", "nobody"),
         ("limits = { memory = \"16 MiB\" }", "too little for 1024 connections: 128 MiB"),
+        ("limits = { stall_timeout_s = 0 }", "stall_timeout_s is 0"),
+        ("limits = { head_timeout_s = 0 }", "head_timeout_s is 0"),
+        ("domain = \"s3.example.com:9000\"", "no domain name"),
         ("log = \"verbose\"", "`verbose` is no level"),
         ("log = \"info,shingle_server=loud\"", "`loud` is no level"),
         ("log = \"\"", "no level"),
         ("log = \"3\"", "no level"),
         ("log = \"=info\"", "no name"),
         ("access_log = \"\"", "access_log"),
+        ("[[volume]]\ndrive = \"a\"\n[[volume]]\ndrive = \"x\"\nname = \"a@b\"", "a snapshot of `a`"),
+        ("[[volume]]\ndrive = \"x\"\n[[blue]]\nname = \"b\"\ndrive = \"x\"", "for a volume and for objects"),
         ("[[array]]\nname = \"a b\"\ndrives = [\"x\"]", "letters"),
         ("[[array]]\nname = \"a\"", "name its file"),
         ("[[array]]\nname = \"a\"\nfile = \"f\"\ndrives = [\"x\"]", "not both"),

@@ -352,12 +352,14 @@ impl Config {
     /// Drives of an array that something before it has, too.
     fn shared_drives(&self, array: &ArrayConfig, before: &[ArrayConfig]) -> Vec<String> {
         let (alone, blues) = (self.drives(), self.blues());
+        let volumes = self.exports().map(|exports| exports.volumes).unwrap_or_default();
         let shared = |drive: &PathBuf| {
             let with_another = before.iter().find(|other| other.drives.contains(drive));
             let other = match with_another {
                 Some(other) => format!("array `{}`", other.name),
                 None if alone.iter().any(|other| other.path == *drive) => "[[drive]]".to_owned(),
                 None if blues.iter().any(|other| other.drive == *drive) => "[[blue]]".to_owned(),
+                None if volumes.iter().any(|other| other.drive == *drive) => "[[volume]]".to_owned(),
                 None => return None,
             };
             Some(format!("the drive {} is named for array `{}` and for {other}", drive.display(), array.name))

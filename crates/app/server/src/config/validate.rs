@@ -1,6 +1,7 @@
 //! Settings that have the right type, but an impossible value.
 
 use shingle_base::ByteSize;
+use shingle_s3_gateway::is_domain;
 
 use super::{ArrayConfig, Config, Shape};
 use crate::engines::keeper::CHUNKS;
@@ -27,6 +28,16 @@ impl Config {
         wrong.extend(log_levels(&self.log).err().map(|error| error.message));
         if self.limits.connections == 0 {
             wrong.push("limits.connections is 0, which lets nobody in".to_owned());
+        }
+        for (name, seconds) in
+            [("head_timeout_s", self.limits.head_timeout_s), ("stall_timeout_s", self.limits.stall_timeout_s)]
+        {
+            if seconds == 0 {
+                wrong.push(format!("limits.{name} is 0, which leaves clients no time"));
+            }
+        }
+        if let Some(domain) = self.domain.as_deref().filter(|domain| !is_domain(domain)) {
+            wrong.push(format!("domain `{domain}` is no domain name"));
         }
         let least = (self.limits.connections as u64).saturating_mul(CONNECTION_BYTES_MIN);
         if self.limits.memory < least {

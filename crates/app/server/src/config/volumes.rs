@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::nbd::{NbdConfig, VolumeConfig};
 use super::{Config, found_at};
 use crate::inventory::DriveName;
-use crate::volumes::{Exports, Place, TlsFiles, VolumeExport};
+use crate::volumes::{Exports, Place, TlsFiles, VolumeExport, is_snapshot_of};
 
 /// The port of NBD.
 const PORT: u16 = 10809;
@@ -44,8 +44,16 @@ impl Config {
             } else if before.iter().any(|other| other.name() == volume.name()) {
                 wrong.push(format!("two volumes are called `{}`: give one another `name`", volume.name()));
             }
+            if let Some(other) = self.volumes.iter().find(|other| is_snapshot_of(&volume.name(), &other.name())) {
+                wrong.push(format!(
+                    "the volume `{}` is called as a snapshot of `{}` would be: give it another `name`",
+                    volume.name(),
+                    other.name()
+                ));
+            }
+            let in_blue = self.blues.iter().any(|blue| blue.drive == volume.drive);
             let in_array = self.arrays.iter().any(|array| array.drives.contains(&volume.drive));
-            if in_array || self.drives.iter().any(|other| other.path == volume.drive) {
+            if in_array || in_blue || self.drives.iter().any(|other| other.path == volume.drive) {
                 wrong.push(format!(
                     "the drive {drive} is named for a volume and for objects: divide it (`shingle drive partition`)"
                 ));

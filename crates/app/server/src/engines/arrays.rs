@@ -1,8 +1,10 @@
 //! An array's owner: a thread that has all its drives, the array and the store on it.
 //!
 //! # Invariants
-//! - SV-ARR-1: no drive of an array is given up silently: a missing drive that the array would then stop believing is
-//!   waited for, then named in the log and in the server's health. With `degraded = false` the array does not open.
+//! - SV-ARR-1: no drive of an array is given up silently: a drive that is missing, or cannot be opened, and that the array would then
+//!   stop believing, is waited for, then named in the log and in the server's health. With `degraded = false` the array does not open.
+//! - SV-ARR-2: a drive that is there and cannot be opened is as one that is missing: the array opens if parity makes up for it. One that hangs
+//!   keeps no other from being opened. Only a drive that others have, or that is not for this server, keeps the array closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 use crate::reports::damage::Damage;
 use crate::reports::gauges::Gauges;
-use crate::reports::health::Health;
+use crate::reports::health::{Health, is_named};
 
 /// Folder of arrays' indexes in the data directory.
 pub(crate) const FOLDER: &str = "arrays";
@@ -70,7 +72,7 @@ struct Opened {
 /// [`ArrayClient::close`], or because it failed.
 ///
 /// # Errors
-/// `Config`, `Drive`, `InUse`, `NewerVersion`, `Store`, `System`, with what to do.
+/// `Config`, `Denied`, `Drive`, `InUse`, `NewerVersion`, `Store`, `System`, with what to do.
 pub(crate) async fn start(
     config: ArrayConfig,
     data: &Path,
@@ -126,12 +128,10 @@ async fn open(
     }
     health.opening("opening the array");
     if drives.is_empty() {
-        let away: Vec<_> = away.iter().map(|(name, _)| name.as_str()).collect();
-        let message = format!("none of its drives is there: {}", away.join(", "));
-        return Err(Error::new(ErrorKind::Drive, message));
+        return Err(Error::new(ErrorKind::Drive, format!("none of its drives is there: {}", words_of(&away))));
     }
     let seen = inspect(&patient(runtime, &drives)).await.map_err(failed)?;
-    check_missing(&seen, config.degraded)?;
+    check_missing(&seen, config.degraded, &away)?;
     std::fs::create_dir_all(folder).map_err(|error| Error::system(folder.display(), error))?;
     // By the array's identity: another array's files are never taken for this one's.
     let index = config.index.clone().unwrap_or_else(|| folder.join(format!("{}.index", seen.array)));
@@ -148,6 +148,9 @@ async fn open(
     let opened = ArrayStore::open(runtime, &drives, &IndexPlace::File(index), options).await;
     let (store, report) = opened.map_err(failed)?;
     health.opened_without(called(&report.missing_drives, &away));
+    for Away { name, why, .. } in &away {
+        why.iter().for_each(|why| health.cannot_open(name, why));
+    }
     for drive in &report.missing_drives {
         tracing::error!(
             array = config.name,
@@ -184,7 +187,9 @@ async fn open(
                 let plan = scrub::Plan { array, damage, interval, rate, file };
                 runtime.spawn_detached(plan.keep(runtime.clone(), store, figures));
             }
-            runtime.spawn_detached(waiting::look_out(runtime.clone(), away, health.clone(), TAKE_BACK));
+            let absent = away.into_iter().filter(|away| away.why.is_none()).map(|away| (away.name, away.known));
+            let look_out = waiting::look_out(runtime.clone(), absent.collect(), health.clone(), TAKE_BACK);
+            runtime.spawn_detached(look_out);
             Ok(Opened { engine, report, was_clean: seen.clean, nodes })
         }
         Err(error) => {
@@ -198,24 +203,45 @@ async fn open(
 }
 
 /// Missing drives by their names in the configuration, as far as known.
-fn called(missing: &[String], away: &[(String, DriveName)]) -> Vec<String> {
+fn called(missing: &[String], away: &[Away]) -> Vec<String> {
     let called = |drive: &String| {
-        let known = away.iter().find(|(label, _)| drive.contains(label.as_str()));
-        known.map_or_else(|| drive.clone(), |(label, _)| label.clone())
+        let known = away.iter().find(|away| is_named(drive, &away.name));
+        known.map_or_else(|| drive.clone(), |away| away.name.clone())
     };
     missing.iter().map(called).collect()
+}
+
+/// A drive that is not there, or cannot be opened.
+pub(crate) struct Away {
+    /// Its name in the configuration.
+    name: String,
+    known: DriveName,
+    /// Reason why it cannot be opened although it is there.
+    why: Option<String>,
+}
+
+/// Drives that are away, for people.
+pub(crate) fn words_of(away: &[Away]) -> String {
+    let words = away.iter().map(|away| match &away.why {
+        Some(why) => format!("{} ({why})", away.name),
+        None => away.name.clone(),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Drives of an array.
 pub(crate) struct Drives {
     pub(crate) drives: Vec<ArrayDrive>,
-    /// Missing drives.
-    pub(crate) away: Vec<(String, DriveName)>,
+    /// Missing drives, and those that cannot be opened.
+    pub(crate) away: Vec<Away>,
     /// Nodes or files of the present drives.
     pub(crate) nodes: Vec<PathBuf>,
 }
 
-/// Opens the drives that are present, or come while they are waited for; others come back by name. (SV-WAIT-1)
+/// Opens the drives that are present, or come while they are waited for, all at once; others come back by name. (SV-WAIT-1, SV-ARR-2)
+///
+/// # Errors
+/// `Config`, `Denied`, `InUse`, `NewerVersion`, `System`.
 pub(crate) async fn open_drives(
     runtime: &Runtime,
     names: &[PathBuf],
@@ -224,35 +250,70 @@ pub(crate) async fn open_drives(
 ) -> Result<Drives> {
     let known = names.iter().map(|path| DriveName::of_path(path).map_err(|error| Error::new(ErrorKind::Config, error)));
     let known = known.collect::<Result<Vec<_>>>()?;
-    let found = join_all(known.iter().map(|name| waiting::find(runtime, name, wait, health))).await;
-    let there = found.iter().filter_map(|found| found.as_ref().ok().cloned().flatten());
-    for short in room::short(there) {
-        tracing::warn!("{short}");
-    }
+    let named = names.iter().map(|path| path.display().to_string());
+    let opening = named.zip(known).map(|(name, known)| open_one(runtime, name, known, wait, health));
     let (mut drives, mut away, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
-    for ((path, known), found) in names.iter().zip(known).zip(found) {
-        let name = path.display().to_string();
-        match found {
-            Ok(Some(node)) => {
-                let dev = device::open_drive(&node, runtime, OpenOptions::default())?;
-                drives.push(ArrayDrive { name, dev });
+    for found in join_all(opening).await {
+        match found? {
+            Found::Open(drive, node) => {
+                drives.push(drive);
                 nodes.push(node);
             }
-            Ok(None) => away.push((name, known)),
-            Err(error) => {
-                tracing::warn!("{error}");
-                away.push((name, known));
-            }
+            Found::Away(drive) => away.push(drive),
         }
+    }
+    for short in room::short(nodes.iter().cloned()) {
+        tracing::warn!("{short}");
     }
     Ok(Drives { drives, away, nodes })
 }
 
+/// A drive after an attempt to open it.
+enum Found {
+    /// With its node or file.
+    Open(ArrayDrive, PathBuf),
+    Away(Away),
+}
+
+/// Opens a drive, or finds out why not. One that cannot be opened is tried again for as long as a missing one is waited for.
+async fn open_one(
+    runtime: &Runtime,
+    name: String,
+    known: DriveName,
+    wait: Option<Duration>,
+    health: &Health,
+) -> Result<Found> {
+    let began = runtime.now();
+    let left = || wait.map_or(Duration::ZERO, |wait| wait.saturating_sub(runtime.now().since(began)));
+    loop {
+        let node = match waiting::find(runtime, &known, Some(left()), health).await {
+            Ok(Some(node)) => node,
+            Ok(None) => return Ok(Found::Away(Away { name, known, why: None })),
+            Err(error) => {
+                tracing::warn!("{error}");
+                return Ok(Found::Away(Away { name, known, why: None }));
+            }
+        };
+        let opening = device::open_drive_in_time(&node, runtime, OpenOptions::default());
+        let error = match waiting::named_if_late(runtime, health, &name, opening).await {
+            Ok(dev) => return Ok(Found::Open(ArrayDrive { name, dev }, node)),
+            Err(error) if error.kind == ErrorKind::Drive => error,
+            Err(error) => return Err(error),
+        };
+        if left().is_zero() {
+            tracing::error!(engine = health.name(), drive = name, "the drive cannot be opened: {error}");
+            return Ok(Found::Away(Away { name, known, why: Some(error.message) }));
+        }
+        waiting::pause(runtime, left()).await;
+    }
+}
+
 /// Refuses missing drives that the array uses (SV-ARR-1).
-fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
+fn check_missing(seen: &Inspection, degraded: bool, away: &[Away]) -> Result<()> {
     let Some(absent) = seen.absent() else { return Ok(()) };
+    let why: String = away.iter().filter_map(|away| away.why.as_ref()).map(|why| format!(". {why}")).collect();
     if let Some(words) = absent.too_many() {
-        let message = format!("{words}. Attach the missing drives and start again; nothing was changed");
+        let message = format!("{words}. Attach the missing drives and start again; nothing was changed{why}");
         return Err(Error::new(ErrorKind::Drive, message));
     }
     if degraded {
@@ -260,7 +321,7 @@ fn check_missing(seen: &Inspection, degraded: bool) -> Result<()> {
     }
     let message = format!(
         "missing: {}. Attach it and start again. If it is lost, take degraded = false out of this [[array]] of the \
-         configuration: everything is served without it, but it will not be used again as it is, should it come back",
+         configuration: everything is served without it, but it will not be used again as it is, should it come back{why}",
         absent.names.join(", ")
     );
     Err(Error::new(ErrorKind::Drive, message))

@@ -30,6 +30,13 @@ const QUEUE_DEPTH: usize = 256;
 /// Largest age of figures in metrics.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Pause between two looks at a drive that is being opened.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks without any answer after which a drive is named. Silence is counted in looks: a machine that stood still is one.
+const LOOKS_NAMED: u32 = 60;
+/// Looks without any answer after which a drive is given up: the kernel gives up commands by then.
+const LOOKS_MAX: u32 = 120;
+
 /// Figures of a drive, as its owner last gave them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -165,22 +172,56 @@ pub(crate) enum Blank {
     Leave,
 }
 
-/// Starts a drive's owner and waits until its store is open.
+/// Starts a drive's owner and waits until its store is open; a drive that is silent meanwhile is given up.
 ///
 /// # Errors
-/// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `System`.
+/// `Denied`, `Drive`, `NotMade`, `NewerVersion`, `InUse`, `System`.
 pub(crate) async fn start(config: DriveConfig, number: usize, manner: Manner) -> Result<Drive> {
+    device::refuse_hung(&config.path)?;
     let (tell, told) = oneshot::channel();
     let path = config.path.clone();
     let gauges = Arc::new(Gauges::default());
     let counted = gauges.clone();
     let (stop, stopped) = oneshot::channel();
+    let health = manner.health.clone();
     let owner = move |runtime: Runtime| own(runtime, config, manner, counted, tell, stopped);
     let ended = thread::start(&format!("drive-{number}"), owner)?;
     let lost =
         |_| Error::new(ErrorKind::Drive, format!("{}: the drive's thread ended while it was opened", path.display()));
-    let Opened { name, store, report, client, sample } = told.await.map_err(lost)??;
+    let label = path.display().to_string();
+    let told = tokio::select! {
+        told = told => told.map_err(lost).flatten(),
+        // Its thread lets it go as soon as it answers.
+        () = silent(&gauges, &health, &label) => return Err(device::give_up(&path, ended)),
+    };
+    health.waits(&label, false);
+    let Opened { name, store, report, client, sample } = told?;
     Ok(Drive { path, name, store, report, client: Some(client), stop, sample, gauges, ended })
+}
+
+/// Completes when a drive that is being opened has left commands unanswered for too long. It is named before.
+#[expect(clippy::disallowed_methods, reason = "the server's own clock, outside simulations")]
+async fn silent(gauges: &Gauges, health: &Health, drive: &str) {
+    let (mut looks, mut answered) = (0, gauges.answered());
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = gauges.answered();
+        if now != answered || !gauges.is_asked() {
+            if looks >= LOOKS_NAMED {
+                health.waits(drive, false);
+            }
+            (looks, answered) = (0, now);
+            continue;
+        }
+        looks += 1;
+        if looks == LOOKS_NAMED {
+            tracing::error!(engine = health.name(), drive, "the drive has not answered for a minute: it is waited for");
+            health.waits(drive, true);
+        }
+        if looks >= LOOKS_MAX {
+            return health.waits(drive, false);
+        }
+    }
 }
 
 async fn own(
@@ -237,7 +278,10 @@ async fn open(
         tracing::info!(drive = %name, node = %node.display(), "found");
     }
     let called = inventory::called(&System::host(), &name, &node);
-    let device = gauges.count(runtime, open_device(runtime, &DriveConfig { path: node, ..config.clone() }, blank)?);
+    let config = DriveConfig { path: node, ..config.clone() };
+    let label = path.display().to_string();
+    let device = waiting::named_if_late(runtime, health, &label, open_device(runtime, &config, blank)).await?;
+    let device = gauges.count(runtime, device);
     let failed = |error: shingle_chunk_store::Error| {
         let kind = if error.message.contains("newer") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{}: {error}", path.display()))
@@ -289,7 +333,7 @@ fn is_blank(error: &shingle_chunk_store::Error) -> bool {
     matches!(source.and_then(|source| source.downcast_ref()), Some(NotOwned::Blank(_)))
 }
 
-fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<Rc<dyn ZonedDevice>> {
+async fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<Rc<dyn ZonedDevice>> {
     let path: &Path = &config.path;
     if blank == Blank::Leave && !holder(path).exists() {
         return Err(Error::new(ErrorKind::NotMade, format!("{}: the drive is not there", path.display())));
@@ -303,7 +347,7 @@ fn open_device(runtime: &Runtime, config: &DriveConfig, blank: Blank) -> Result<
         FileDevice::create(path, &shape.geometry()?, CreateOptions::default()).map_err(whole::of_emulated)?;
         tracing::info!(drive = %path.display(), zones = shape.zones, "made an emulated drive");
     }
-    device::open_drive(path, runtime, OpenOptions::default())
+    device::open_drive_in_time(path, runtime, OpenOptions::default()).await
 }
 
 #[cfg(test)]
@@ -338,6 +382,23 @@ mod tests {
         assert!(kept.is_closed() && kept.store_stat().await.is_err());
         crate::engines::opening::close_drives(vec![again]).await;
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drive_that_hangs_while_it_is_opened_is_named_and_then_given_up() {
+        let (gauges, health) = (Gauges::default(), Health::new("drives", tokio::sync::watch::Sender::default()));
+        let watched = silent(&gauges, &health, "d7");
+        tokio::pin!(watched);
+        let mut still =
+            async |seconds| tokio::time::timeout(Duration::from_secs(seconds), watched.as_mut()).await.is_err();
+        assert!(still(1000).await, "it is asked nothing");
+        let _asked = gauges.reads.begin();
+        let lines = || health.lines(&[]);
+        assert!(still(50).await && !lines().contains("d7"), "{}", lines());
+        assert!(still(50).await && lines().contains("waiting for d7"), "{}", lines());
+        gauges.zones.times[0].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        assert!(still(100).await, "it has answered another command");
+        assert!(!still(100).await && !lines().contains("d7"), "{}", lines());
     }
 
     /// One number bounds the memory of any number of drives; one alone has its best size.

@@ -78,7 +78,7 @@ impl Purpose {
 /// none. `health` gets the progress, and the missing drives.
 ///
 /// # Errors
-/// `Drive`, `NotMade`, `NewerVersion`, `InUse`, `Store`, `System`.
+/// `Denied`, `Drive`, `NotMade`, `NewerVersion`, `InUse`, `Store`, `System`.
 pub(crate) async fn open(
     config: &Config,
     directory: &mut DataDir,
@@ -182,7 +182,7 @@ async fn start_drives(
     // Without the missing drives it goes on if the configuration says so, even if they are no longer in it.
     let goes_on = config.allow_missing_drives && !absent.is_empty() && !drives.is_empty();
     for error in failed {
-        if !goes_on || !matches!(error.kind, ErrorKind::Drive | ErrorKind::System) {
+        if !goes_on || !matches!(error.kind, ErrorKind::Drive | ErrorKind::Denied | ErrorKind::System) {
             return Err(error);
         }
         tracing::error!("{error}: going on without it, as allow_missing_drives says");

@@ -33,7 +33,10 @@ use super::whole;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Pause between two looks for the end of a former owner's commands.
-const OLD_PAUSE: Duration = Duration::from_millis(1);
+const OLD_PAUSE: Duration = Duration::from_millis(5);
+
+/// Longest wait for them: a drive that hangs is an error for its next owner.
+const OLD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest wait for commands under way when the last owner is gone.
 const END_PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +51,7 @@ static DRIVES: Mutex<BTreeMap<PathBuf, Place>> = Mutex::new(BTreeMap::new());
 ///
 /// # Errors
 /// `Drive`, `InUse`, `NewerVersion`, `System`.
-pub(super) fn open(path: &Path, name: &str, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>> {
+pub(super) fn open(path: &Path, name: &str, options: OpenOptions) -> Result<PartitionDevice> {
     let drive = SharedDrive::of(path, options)?;
     let (tell, told) = sync_channel(1);
     let wanted = name.to_owned();
@@ -60,7 +63,7 @@ pub(super) fn open(path: &Path, name: &str, options: OpenOptions) -> Result<Rc<d
     let gone = || Error::new(ErrorKind::Drive, format!("{}: the drive's thread has ended", path.display()));
     let (slot, geometry) =
         taken.ok_or_else(gone)?.map_err(|(kind, words)| Error::new(kind, format!("{}: {words}", path.display())))?;
-    Ok(Rc::new(PartitionDevice { drive, slot, geometry }))
+    Ok(PartitionDevice { drive, slot, geometry })
 }
 
 /// A drive with partitions in use: its thread ends with the last of them.
@@ -173,7 +176,12 @@ impl Core {
         if there {
             return Err((ErrorKind::InUse, format!("partition `{name}` is in use")));
         }
+        let begun = self.rt.now();
         while self.slots.borrow().iter().any(|slot| slot.name == name && slot.used.strong_count() > 0) {
+            if self.rt.now().since(begun) >= OLD_PATIENCE {
+                let words = format!("partition `{name}`: the drive does not answer commands of the last owner");
+                return Err((ErrorKind::Drive, words));
+            }
             self.rt.sleep(OLD_PAUSE).await;
         }
         let view = Rc::new(self.table.view(name).await.map_err(|error| (kind_of(&error), error.message))?);
@@ -205,7 +213,7 @@ fn kind_of(error: &StoreError) -> ErrorKind {
 }
 
 /// A partition, for its owner's thread.
-struct PartitionDevice {
+pub(super) struct PartitionDevice {
     drive: Arc<SharedDrive>,
     slot: usize,
     geometry: Geometry,

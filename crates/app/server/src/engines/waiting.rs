@@ -4,8 +4,10 @@
 //! - SV-WAIT-1: a missing drive is waited for, as long as the configuration says, before anything is done without it.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use shingle_runtime::Runtime;
 use shingle_zoned_linux::System;
 
@@ -16,6 +18,8 @@ use crate::reports::health::Health;
 
 /// Time between two looks for a drive that is waited for.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time without an answer after which a drive that is being opened is named.
+const LATE: Duration = Duration::from_mins(1);
 /// Pause between looks while the server runs without it.
 const LOOK_OUT: Duration = Duration::from_secs(10);
 
@@ -43,7 +47,7 @@ pub(crate) async fn find(
             health.waits(&name.to_string(), true);
             tracing::warn!(engine = health.name(), drive = %name, wait_s = left.as_secs(), "the drive is not there: it is waited for");
         }
-        runtime.sleep(left.min(LOOK)).await;
+        pause(runtime, left).await;
     };
     if told {
         health.waits(&name.to_string(), false);
@@ -80,6 +84,31 @@ pub(crate) async fn look_out(
         }
         missing = still;
     }
+}
+
+/// Names a drive of which `work` waits for an answer for long.
+pub(crate) async fn named_if_late<T>(
+    runtime: &Runtime,
+    health: &Health,
+    drive: &str,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    match select(work.as_mut(), pin!(runtime.sleep(LATE))).await {
+        Either::Left((done, _)) => done,
+        Either::Right(_) => {
+            tracing::error!(engine = health.name(), drive, "the drive has not answered for a minute: it is waited for");
+            health.waits(drive, true);
+            let done = work.await;
+            health.waits(drive, false);
+            done
+        }
+    }
+}
+
+/// Waits until the next look for a drive that is waited for for so long.
+pub(crate) async fn pause(runtime: &Runtime, left: Duration) {
+    runtime.sleep(left.min(LOOK)).await;
 }
 
 async fn there(runtime: &Runtime, name: &DriveName) -> Result<Option<PathBuf>> {

@@ -247,8 +247,8 @@ impl Offline {
         let health = Health::new(&config.name, watch::Sender::default());
         let arrays::Drives { drives, away, .. } = arrays::open_drives(&self.rt, &config.drives, None, &health).await?;
         if drives.is_empty() {
-            let names: Vec<_> = away.iter().map(|(name, _)| name.as_str()).collect();
-            let message = format!("array {}: none of its drives is there: {}", config.name, names.join(", "));
+            let away = arrays::words_of(&away);
+            let message = format!("array {}: none of its drives is there: {away}", config.name);
             return Err(Error::new(ErrorKind::Drive, message));
         }
         Ok(drives)

@@ -17,6 +17,7 @@ use crate::engines::{device, room};
 use crate::error::{ErrorKind, Result};
 use crate::inventory::{self, Content, DriveName};
 use crate::reports::status;
+use crate::volumes::Place;
 
 /// Findings about a configuration, its data directory and its drives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,12 @@ pub async fn look(runtime: &Runtime, config: &Config) -> Result<Findings> {
                 findings.problems.push(format!("{field} = \"{address}\": {error}"));
             }
         }
+        let places = config.exports().map(|exports| exports.places).unwrap_or_default();
+        findings.problems.extend(places.iter().filter_map(Place::trouble));
     }
+    let tls = config.exports().and_then(|exports| exports.tls);
+    findings.take(tls.map_or(Ok(()), |files| files.check()));
+    findings.take(config.access_log().map_or(Ok(()), |place| place.check(&config.data)));
     findings.take(credentials::look(&config.data));
     let known = findings.take(data_dir::look(&config.data)).unwrap_or_default();
     if known.is_empty() {
@@ -213,6 +219,8 @@ async fn look_at_array(runtime: &Runtime, array: &ArrayConfig, findings: &mut Fi
         };
         match device::look_at_drive(&node, runtime).await {
             Ok(look) => drives.push(ArrayDrive { name, dev: look.device }),
+            // As if it were missing: parity decides below.
+            Err(error) if error.kind == ErrorKind::Drive => findings.warnings.push(format!("{label}: {error}")),
             Err(error) => findings.problems.push(format!("{label}: {error}")),
         }
         nodes.push(node);

@@ -5,16 +5,18 @@
 //!
 //! # Invariants
 //! - SV-ALOG-1: the file is opened anew by [`AccessWriter::reopen`] and begins where the last one ended: no line is lost between the two.
+//! - SV-ALOG-2: each line that is lost, for want of room or because it could not be written, is counted once in `lines_lost` of a later line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::Access as Mode;
 use shingle_s3_gateway::{Access, AccessLog, RequestIds};
 
 use crate::error::{Error, Result};
@@ -23,7 +25,7 @@ use crate::reports::health::utc_ms;
 /// Lines that wait to be written.
 const LINES_MAX: usize = 16 << 10;
 /// Pause between tries to open a file that could not be written.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
 /// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,28 @@ pub(crate) enum Destination {
     /// Standard error, beside the log.
     Log,
     File(PathBuf),
+}
+
+impl Destination {
+    /// Finds out by looking if lines could be written there by a server on the data directory `data`, which it makes.
+    ///
+    /// # Errors
+    /// `System`.
+    pub(crate) fn check(&self, data: &Path) -> Result<()> {
+        let Self::File(path) = self else { return Ok(()) };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let looked = match std::fs::metadata(path) {
+            Ok(file) if file.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(_) => may(path, Mode::WRITE_OK),
+            Err(_) if folder == data && !folder.exists() => Ok(()),
+            Err(_) => may(folder, Mode::WRITE_OK | Mode::EXEC_OK),
+        };
+        looked.map_err(|error| Error::system(format_args!("the access log {}", path.display()), error))
+    }
+}
+
+fn may(path: &Path, mode: Mode) -> io::Result<()> {
+    Ok(rustix::fs::access(path, mode)?)
 }
 
 enum Message {
@@ -42,7 +66,8 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct AccessWriter {
     lines: SyncSender<Message>,
-    dropped: AtomicU64,
+    /// Lines for which there was no room since the last one that was written.
+    dropped: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Message {
@@ -98,12 +123,14 @@ impl AccessWriter {
     /// # Errors
     /// `System` if the file cannot be opened, or there is no thread.
     pub(crate) fn start(place: Destination) -> Result<Self> {
-        let mut sink = Sink::open(&place)?;
+        let sink = Sink::open(&place)?;
         let (lines, waiting) = sync_channel(LINES_MAX);
-        let write = move || sink.write_all(&place, &waiting);
-        let spawned = std::thread::Builder::new().name("access-log".to_owned()).spawn(write);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let (batch, lost) = (Batch::default(), 0);
+        let mut pen = Pen { place, sink, tried: now(), batch, lost, dropped: dropped.clone() };
+        let spawned = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || pen.write_all(&waiting));
         spawned.map_err(|error| Error::system("no thread for the access log", error))?;
-        Ok(Self { lines, dropped: AtomicU64::new(0) })
+        Ok(Self { lines, dropped })
     }
 
     /// Opens the file anew, behind all lines so far: it may have been renamed. (SV-ALOG-1)
@@ -120,6 +147,27 @@ impl AccessLog for AccessWriter {
             tracing::warn!("the access log cannot be written fast enough: lines are lost");
         }
     }
+}
+
+/// Lines that are written together.
+#[derive(Default)]
+struct Batch {
+    text: Vec<u8>,
+    /// Lines lost before the first of them, which says so.
+    lost: u64,
+}
+
+/// The thread that writes.
+struct Pen {
+    place: Destination,
+    sink: Sink,
+    /// Last try to open the file.
+    tried: Instant,
+    batch: Batch,
+    /// Lines lost that no written line has counted.
+    lost: u64,
+    /// Lines for which there was no room on the way here.
+    dropped: Arc<AtomicU64>,
 }
 
 /// Destination that lines are written to.
@@ -141,14 +189,15 @@ impl Sink {
             }
         }
     }
+}
 
-    fn write_all(&mut self, place: &Destination, waiting: &Receiver<Message>) {
-        let (mut text, mut lost) = (Vec::new(), 0);
+impl Pen {
+    fn write_all(&mut self, waiting: &Receiver<Message>) {
         loop {
             let message = match waiting.recv_timeout(RETRY) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.again(place);
+                    self.again();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -156,51 +205,105 @@ impl Sink {
             // All waiting lines are written at once.
             for message in std::iter::once(message).chain(waiting.try_iter()) {
                 match message {
-                    Message::Line(access) => add_line(&mut text, &access, std::mem::take(&mut lost)),
+                    Message::Line(access) => self.add(&access),
                     Message::Reopen => {
-                        lost += self.flush(&mut text);
-                        *self = Self::Gone;
-                        self.again(place);
+                        self.flush();
+                        self.sink = Sink::Gone;
+                        self.open();
                     }
                 }
             }
-            lost += self.flush(&mut text);
+            self.flush();
         }
     }
 
-    fn again(&mut self, place: &Destination) {
-        if matches!(self, Self::Gone) {
-            match Self::open(place) {
-                Ok(sink) => *self = sink,
-                Err(error) => tracing::warn!("{error}"),
-            }
+    fn add(&mut self, access: &Access) {
+        if self.batch.text.is_empty() {
+            self.batch.lost = std::mem::take(&mut self.lost) + self.dropped.swap(0, Relaxed);
+            add_line(&mut self.batch.text, access, self.batch.lost);
+        } else {
+            add_line(&mut self.batch.text, access, 0);
         }
     }
 
-    /// Writes the lines; returns the number lost.
-    fn flush(&mut self, text: &mut Vec<u8>) -> u64 {
-        let written = match self {
-            Self::Log => io::stderr().write_all(text),
-            Self::File(file) => file.write_all(text),
-            Self::Gone => Err(io::Error::other("not open")),
+    /// Tries again to open a file that is gone, now and then.
+    fn again(&mut self) {
+        if matches!(self.sink, Sink::Gone) && self.tried.elapsed() >= RETRY {
+            self.open();
+        }
+    }
+
+    fn open(&mut self) {
+        self.tried = now();
+        match Sink::open(&self.place) {
+            Ok(sink) => self.sink = sink,
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    /// Writes the batch; lines that could not be written are counted by the next one that is.
+    fn flush(&mut self) {
+        self.again();
+        let Batch { text, lost } = std::mem::take(&mut self.batch);
+        let (written, result) = match &mut self.sink {
+            Sink::Log => write(&mut io::stderr(), &text),
+            Sink::File(file) => write(file, &text),
+            Sink::Gone => (0, Err(io::Error::other("not open"))),
         };
-        let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
-        text.clear();
-        match written {
-            Ok(()) => 0,
-            Err(error) => {
-                if !matches!(self, Self::Gone) {
-                    tracing::warn!("the access log cannot be written, and is tried again: {error}");
-                    *self = Self::Gone;
-                }
-                lines
-            }
+        let Err(error) = result else { return };
+        let (done, rest) = text.split_at_checked(written).unwrap_or((&text, &[]));
+        self.lost += lines_in(rest) + if lines_in(done) > 0 { 0 } else { lost };
+        if !matches!(self.sink, Sink::Gone) {
+            tracing::warn!("the access log cannot be written, and is tried again: {error}");
+            // What is left of a torn line ends when the file is opened again.
+            self.sink = Sink::Gone;
+            self.tried = now();
         }
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the log is written by a thread, outside simulations")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn lines_in(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Writes all of `text`, and tells how much of it was written.
+fn write(sink: &mut impl Write, text: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while let Some(rest) = text.get(written..).filter(|rest| !rest.is_empty()) {
+        match sink.write(rest) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+/// Opens the file for lines behind those it has. A line that was torn by a failed write, or by the end of a process, is ended: the next one
+/// does not continue it.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+    if file.metadata()?.is_file() && is_torn(path).unwrap_or(false) {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+fn is_torn(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 fn add_line(text: &mut Vec<u8>, access: &Access, lines_lost: u64) {
@@ -239,6 +342,76 @@ mod tests {
         let peer = Peer::Address([127, 0, 0, 1].into());
         let begun = Access::begun(SystemTime::UNIX_EPOCH, id.to_string(), peer, hyper::Method::GET);
         Access { status: 200, whole: true, ..begun }
+    }
+
+    /// A writer in which there is room for so many bytes.
+    struct Full(Vec<u8>, usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.1 - self.0.len());
+            self.0.extend(&bytes[..count]);
+            if count == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(count) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_was_written_of_lines_is_known() {
+        for room in 0..12 {
+            let mut full = Full(Vec::new(), room);
+            let (written, result) = write(&mut full, b"one\ntwo\n");
+            assert_eq!((written, result.is_ok()), (room.min(8), room >= 8));
+            assert_eq!(full.0, b"one\ntwo\n"[..written]);
+        }
+    }
+
+    /// SV-ALOG-2: the file's folder goes away and comes back while lines come.
+    #[expect(clippy::disallowed_methods, reason = "the log is written by a thread, outside simulations")]
+    #[test]
+    fn lines_appear_again_by_themselves_and_count_the_lost_ones() {
+        let folder = std::env::temp_dir().join(format!("shingle-access-gone-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("log");
+        std::fs::write(&path, "torn").unwrap();
+        let writer = AccessWriter::start(Destination::File(path.clone())).unwrap();
+        writer.note(access(0));
+        let text = || std::fs::read_to_string(&path).unwrap_or_default();
+        let began = std::time::Instant::now();
+        let wait = || {
+            assert!(began.elapsed() < Duration::from_secs(20), "no line comes");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        while !text().ends_with("}\n") {
+            wait();
+        }
+        assert!(text().starts_with("torn\n{"), "{}", text());
+        std::fs::remove_dir_all(&folder).unwrap();
+        writer.reopen();
+        let mut noted = 0;
+        // Never without a line for as long as the pause between two tries.
+        while text().is_empty() {
+            wait();
+            noted += 1;
+            writer.note(access(noted));
+            if noted == 20 {
+                std::fs::create_dir_all(&folder).unwrap();
+            }
+        }
+        drop(writer);
+        let lost = |line: &str| {
+            line.split("\"lines_lost\":").nth(1).map_or(0, |rest| rest.trim_end_matches('}').parse().unwrap())
+        };
+        let accounted = || text().lines().map(|line| 1 + lost(line)).sum::<usize>();
+        while accounted() < noted {
+            wait();
+        }
+        assert_eq!(accounted(), noted);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// SV-ALOG-1: the file is renamed while lines come, as logrotate does it.

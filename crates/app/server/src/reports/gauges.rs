@@ -45,6 +45,17 @@ impl Gauges {
         [("read", &self.reads), ("write", &self.writes), ("zone", &self.zones), ("flush", &self.flushes)]
     }
 
+    /// Commands that were answered.
+    pub(crate) fn answered(&self) -> u64 {
+        let times = self.kinds().into_iter().flat_map(|(_, commands)| &commands.times);
+        times.map(|count| count.load(Relaxed)).sum()
+    }
+
+    /// True if a command is under way.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.kinds().iter().any(|(_, commands)| commands.under_way.load(Relaxed) > 0)
+    }
+
     /// `device`, whose commands are counted here.
     pub(crate) fn count(self: &Arc<Self>, runtime: &Runtime, device: Rc<dyn ZonedDevice>) -> Rc<dyn ZonedDevice> {
         Rc::new(Counted { runtime: runtime.clone(), device, gauges: self.clone() })
@@ -52,9 +63,14 @@ impl Gauges {
 }
 
 impl Commands {
+    /// Counts a command as under way until the result is dropped.
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
+        UnderWay::begin(&self.under_way)
+    }
+
     async fn time<T>(&self, runtime: &Runtime, bytes: u64, work: DeviceFuture<'_, T>) -> DeviceResult<T> {
         let began = runtime.now();
-        let _under_way = UnderWay::begin(&self.under_way);
+        let _under_way = self.begin();
         let result = work.await;
         let took = runtime.now().since(began);
         self.ended(took, if result.is_ok() { Some(bytes) } else { None });
@@ -76,7 +92,7 @@ impl Commands {
 }
 
 /// One more while it lives: an abandoned command does not count as under way.
-struct UnderWay<'a>(&'a AtomicU64);
+pub(crate) struct UnderWay<'a>(&'a AtomicU64);
 
 impl<'a> UnderWay<'a> {
     fn begin(count: &'a AtomicU64) -> Self {

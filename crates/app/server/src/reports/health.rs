@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "times for people, outside simulations")]
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,8 @@ pub(crate) struct Missing {
     pub(crate) drive: String,
     /// Time when it was noticed, in seconds of Unix time.
     pub(crate) since: u64,
+    /// Reason why it cannot be opened although it is there.
+    pub(crate) why: Option<String>,
     /// It has been seen again since; advice about it.
     pub(crate) back: Option<&'static str>,
 }
@@ -47,15 +50,24 @@ struct Facts {
     missing: Vec<Missing>,
 }
 
+/// True if `words` are a drive's `name`, or a drive's number and that name: `drive 3 (/dev/sda)`. A relative path, as a drive may have been
+/// named when the array was made, is the end of the whole one; `/dev/sda` is none of `/dev/sdaa`.
+pub(crate) fn is_named(words: &str, name: &str) -> bool {
+    let inner = words.strip_suffix(')').and_then(|words| words.split_once(" (")).map(|(_, inner)| inner);
+    let is_end = |one: &str, other: &str| !other.is_empty() && Path::new(one).ends_with(other);
+    std::iter::once(words).chain(inner).any(|words| is_end(words, name) || is_end(name, words))
+}
+
 impl Missing {
     /// True if it is the drive with this other name.
     pub(crate) fn is(&self, name: &str) -> bool {
-        self.drive.contains(name) || name.contains(&self.drive)
+        is_named(&self.drive, name) || is_named(name, &self.drive)
     }
 
     /// For people.
     pub(crate) fn words(&self) -> String {
-        let words = format!("drive {} missing since {}", self.drive, utc(self.since));
+        let why = self.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        let words = format!("drive {} missing since {}{why}", self.drive, utc(self.since));
         match self.back {
             Some(advice) => format!("{words}; it is there again: {advice}"),
             None => words,
@@ -127,7 +139,15 @@ impl Health {
     /// It is opened without these drives.
     pub(crate) fn opened_without(&self, drives: impl IntoIterator<Item = String>) {
         let since = unix_time_s();
-        self.facts().missing = drives.into_iter().map(|drive| Missing { drive, since, back: None }).collect();
+        let missing = |drive| Missing { drive, since, why: None, back: None };
+        self.facts().missing = drives.into_iter().map(missing).collect();
+    }
+
+    /// A missing drive is there, but cannot be opened: why.
+    pub(crate) fn cannot_open(&self, drive: &str, why: &str) {
+        self.facts().missing.iter_mut().filter(|missing| missing.drive == drive).for_each(|missing| {
+            missing.why = Some(why.to_owned());
+        });
     }
 
     /// A missing drive is present again; the advice is shown with it.
@@ -212,6 +232,24 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_is_not_taken_for_one_whose_name_holds_its_own() {
+        let missing = |drive: &str| Missing { drive: drive.to_owned(), since: 0, why: None, back: None };
+        for (drive, name, same) in [
+            ("/dev/sda", "/dev/sda", true),
+            ("/dev/sda", "drive 3 (/dev/sda)", true),
+            ("drive 3 (/dev/sda)", "/dev/sda", true),
+            ("/srv/disk1", "drive 3 (disk1)", true),
+            ("/srv/disk1", "drive 3 (disk11)", false),
+            ("/tmp/disk (old)", "drive 3 (/tmp/disk (old))", true),
+            ("/dev/sda", "/dev/sdaa", false),
+            ("/dev/sdaa", "drive 3 (/dev/sda)", false),
+            ("drive 1 (/dev/sdaa)", "/dev/sda", false),
+        ] {
+            assert_eq!(missing(drive).is(name), same, "{drive}, {name}");
+        }
+    }
+
+    #[test]
     fn what_is_not_well_has_lines_of_its_own() {
         let (changed, _heard) = watch::channel(());
         let health = Health::new("shelf", changed);
@@ -222,6 +260,9 @@ mod tests {
         health.serving();
         let lines = health.lines(&health.missing());
         assert!(lines.starts_with("shelf: degraded: drive serial:Z1 missing since 20"), "{lines}");
+        health.cannot_open("serial:Z1", "its header is damaged");
+        assert!(health.lines(&health.missing()).ends_with("Z (its header is damaged)\n"));
+        health.opened_without(["serial:Z1".to_owned()]);
         health.is_back("serial:Z1", "restart");
         assert!(
             health.lines(&health.missing()).ends_with("Z; it is there again: restart\n"),

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use shingle_array_store::Condition;
 use shingle_blue_objects::BlueFigures;
 use tokio::net::UnixListener;
@@ -110,11 +111,10 @@ struct Scrub {
 /// The page.
 pub(crate) async fn page(watched: &Watched) -> String {
     let answers = Answers::of(watched).await;
-    let mut engines = Vec::new();
-    for (answer, engine) in answers.0.into_iter().zip(&watched.engines) {
-        let condition = engine.condition(true).await;
-        engines.push(EngineStatus::of(answer, condition));
-    }
+    // All at once: several that hang take no longer than one.
+    let conditions = join_all(watched.engines.iter().map(|engine| engine.condition(true))).await;
+    let answered = answers.0.into_iter().zip(conditions);
+    let engines: Vec<_> = answered.map(|(answer, condition)| EngineStatus::of(answer, condition)).collect();
     let volumes: Vec<_> = watched.volumes.iter().map(VolumeStatus::of).collect();
     let state = if engines.iter().any(|engine| engine.state != "serving") {
         "not serving"

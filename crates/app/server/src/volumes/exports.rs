@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use shingle_translation_layers::Layer;
 
 use super::place::Place;
+use super::serving::read_tls;
 use crate::drive_path;
+use crate::error::Result;
 use crate::inventory::DriveName;
 
 /// Memory of a volume's map, if none is named.
@@ -47,6 +49,16 @@ pub struct TlsFiles {
     pub clients: Option<PathBuf>,
 }
 
+impl TlsFiles {
+    /// Reads them, and finds out if they make sense.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub(crate) fn check(&self) -> Result<()> {
+        read_tls(self).map(drop)
+    }
+}
+
 /// Volumes to serve, and ways to them.
 #[derive(Clone, Debug)]
 pub struct Exports {
@@ -73,6 +85,11 @@ pub fn export_name(drive: &Path) -> String {
         Err(_) => None,
     };
     own.unwrap_or_else(|| "volume".to_owned())
+}
+
+/// True if an export of this name would be that of a snapshot of the volume: they are offered and withdrawn together.
+pub(crate) fn is_snapshot_of(name: &str, volume: &str) -> bool {
+    name.strip_prefix(volume).is_some_and(|rest| rest.starts_with('@'))
 }
 
 #[cfg(test)]

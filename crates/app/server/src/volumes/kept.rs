@@ -13,7 +13,7 @@ use shingle_translation::Options;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::exports::{Exports, VolumeExport};
+use super::exports::{Exports, VolumeExport, is_snapshot_of};
 use super::owner::Owner;
 use super::serving::{check_names, offer, read_tls, uri};
 use crate::error::Result;
@@ -83,13 +83,15 @@ impl Volumes {
         self.standings.clone()
     }
 
-    /// Takes no more requests, answers those under way, and closes the volumes (SV-VOL-1).
-    pub(crate) async fn stop(self) {
+    /// Takes no more requests, answers those under way for as long as the front end's grace, and closes the volumes (SV-VOL-1). Those have
+    /// a time of their own: one request that hangs leaves all of it to the other volumes. True if all were closed.
+    pub(crate) async fn stop(self, patience: Duration) -> bool {
         let Self { mut keepers, stop, serving, stop_serving, .. } = self;
         let _ = stop_serving.send(());
         let _ = serving.await;
         stop.send_replace(true);
-        while keepers.join_next().await.is_some() {}
+        let closing = async { while keepers.join_next().await.is_some() {} };
+        tokio::time::timeout(patience, closing).await.is_ok()
     }
 }
 
@@ -142,7 +144,8 @@ impl Keeper {
             Err(error) => self.failed(&error),
         }
         drop(desk);
-        self.server.remove_all(|name| name == self.volume.name || name.starts_with(&format!("{}@", self.volume.name)));
+        let own = &self.volume.name;
+        self.server.remove_all(|name| name == own || is_snapshot_of(name, own));
         if let Err(error) = owner.close().await {
             tracing::error!("{error}");
         }
@@ -154,5 +157,39 @@ impl Keeper {
             tracing::error!(volume = self.volume.name, "the volume is not served: {error}");
         }
         self.health.failed(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_hangs_leaves_the_other_volumes_their_time_to_close() {
+        let (stop, stopped) = watch::channel(false);
+        let (stop_serving, asked) = oneshot::channel::<()>();
+        let grace = Duration::from_secs(20);
+        let serving = tokio::spawn(async move {
+            drop(asked.await);
+            tokio::time::sleep(grace).await;
+        });
+        let closed = Arc::new(AtomicBool::new(false));
+        let mut keepers = JoinSet::new();
+        for hangs in [true, false] {
+            let (mut stopped, closed) = (stopped.clone(), closed.clone());
+            keepers.spawn(async move {
+                drop(stopped.wait_for(|stop| *stop).await);
+                tokio::time::sleep(if hangs { Duration::MAX } else { Duration::from_secs(5) }).await;
+                closed.store(true, Relaxed);
+            });
+        }
+        let volumes = Volumes { standings: Vec::new(), keepers, stop, serving, stop_serving };
+        let began = tokio::time::Instant::now();
+        assert!(!volumes.stop(grace).await, "one hangs");
+        assert!(closed.load(Relaxed), "the other was not closed");
+        assert!(began.elapsed() <= 2 * grace + Duration::from_millis(10), "{:?}", began.elapsed());
     }
 }

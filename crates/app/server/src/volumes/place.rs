@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use shingle_nbd_server::Listener;
@@ -38,6 +40,27 @@ impl Place {
             *address = bound;
         }
         Ok(listener)
+    }
+
+    /// Reason why nobody can listen there, found out by looking.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let error = match self {
+            Self::Tcp(address) => std::net::TcpListener::bind(address).err()?,
+            Self::Unix(path) => Self::socket_trouble(path).err()?,
+        };
+        Some(self.refused(&error).message)
+    }
+
+    fn socket_trouble(path: &Path) -> io::Result<()> {
+        std::os::unix::net::SocketAddr::from_pathname(path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::metadata(folder.unwrap_or(Path::new(".")))?;
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // A server that is gone has left it, and the next one replaces it.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && is_socket(path) => Ok(()),
+            _ => Err(io::ErrorKind::AddrInUse.into()),
+        }
     }
 
     fn refused(&self, error: &io::Error) -> Error {
@@ -75,6 +98,10 @@ impl Place {
         };
         uri
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
 /// The same for paths.

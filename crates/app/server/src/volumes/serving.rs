@@ -13,7 +13,7 @@ use shingle_runtime::owner::Desk;
 use shingle_translation::Options;
 use tokio::sync::oneshot;
 
-use super::exports::{Exports, TlsFiles, VolumeExport};
+use super::exports::{Exports, TlsFiles, VolumeExport, is_snapshot_of};
 use super::owner::{Core, Owner};
 use super::place::Place;
 use super::snapshots::{Subject, answering};
@@ -111,6 +111,13 @@ pub(super) fn check_names(exports: &Exports) -> Result<()> {
             let words = format!(
                 "two exports have the name `{}`: rename a drive's file, or serve them apart with `--name`",
                 volume.name
+            );
+            return Err(Error::new(ErrorKind::Config, words));
+        }
+        if let Some(other) = exports.volumes.iter().find(|other| is_snapshot_of(&volume.name, &other.name)) {
+            let words = format!(
+                "the export `{}` is called as a snapshot of `{}` would be: rename a drive's file, or serve them apart with `--name`",
+                volume.name, other.name
             );
             return Err(Error::new(ErrorKind::Config, words));
         }

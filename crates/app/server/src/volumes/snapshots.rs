@@ -2,11 +2,14 @@
 //! an export that can only be read, `VOLUME@SNAPSHOT`.
 //!
 //! # Invariants
-//! - SV-VOL-3: only the user that serves, and root, may ask. (`test_volume.py`)
+//! - SV-VOL-3: only the user that serves, and root, may ask. Only root, the drive's owner, the user who asks, or a process that can write to
+//!   the drive is believed. (`test_volume.py`)
 
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::linux::fs::MetadataExt;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -15,6 +18,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use shingle_nbd_server::{About, Export, Server};
 use shingle_runtime::owner::Desk;
@@ -32,6 +37,8 @@ const QUESTION_BYTES_MAX: u64 = 4096;
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the answer: a snapshot waits for a checkpoint of the largest map.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(5);
+/// Bytes of an answer: as many as the most snapshots take.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Pause after the system refused a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -88,16 +95,17 @@ fn address(drive: &Path) -> io::Result<SocketAddr> {
 /// Asks the process that serves the volume on a drive; `None` if none does.
 ///
 /// # Errors
-/// `Store` with its words, `System`.
+/// `Denied`, `Store` with its words, `System`.
 pub fn ask(drive: &Path, wish: &SnapshotWish) -> Result<Option<Vec<SnapshotLine>>> {
     let failed = |error: io::Error| Error::system(drive.display(), &error);
     let Ok(mut stream) = Asking::connect_addr(&address(drive).map_err(failed)?) else { return Ok(None) };
+    refuse_stranger(drive, &stream)?;
     stream.set_read_timeout(Some(ANSWER_PATIENCE)).map_err(failed)?;
     let mut question = serde_json::to_string(wish).map_err(|error| failed(error.into()))?;
     question.push('\n');
     stream.write_all(question.as_bytes()).map_err(failed)?;
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line).map_err(failed)?;
     let answer: Answer = serde_json::from_str(&line).map_err(|error| {
         failed(io::Error::new(
             io::ErrorKind::UnexpectedEof,
@@ -105,6 +113,38 @@ pub fn ask(drive: &Path, wish: &SnapshotWish) -> Result<Option<Vec<SnapshotLine>
         ))
     })?;
     answer.map(Some).map_err(|words| Error::new(ErrorKind::Store, format!("{}: {words}", drive.display())))
+}
+
+/// Refuses to believe a process that may have the name of the socket, as anybody can, and not the drive.
+fn refuse_stranger(drive: &Path, stream: &Asking) -> Result<()> {
+    let failed = |error: io::Error| Error::system(drive.display(), &error);
+    let peer = socket_peercred(stream).map_err(|error| failed(error.into()))?;
+    let found = std::fs::metadata(split(drive).0).map_err(failed)?;
+    let uid = peer.uid.as_raw();
+    if [0, geteuid().as_raw(), found.st_uid()].contains(&uid) || writes_to(peer.pid.as_raw_nonzero().get(), &found) {
+        return Ok(());
+    }
+    let words = "answers for it, who is neither root, nor its owner, nor this user: it is not asked";
+    Err(Error::new(ErrorKind::Denied, format!("{}: user {uid} {words}", drive.display())))
+}
+
+/// True if a process has the file or block device open for writing, as far as this user may know.
+fn writes_to(process: i32, drive: &Metadata) -> bool {
+    let identity = |file: &Metadata| match file.file_type().is_block_device() {
+        true => (0, file.st_rdev()),
+        false => (file.st_dev(), file.st_ino()),
+    };
+    let flags = |number: &OsStr| {
+        let about = Path::new("/proc").join(process.to_string()).join("fdinfo").join(number);
+        let about = std::fs::read_to_string(about).ok()?;
+        i32::from_str_radix(about.lines().find_map(|line| line.strip_prefix("flags:"))?.trim(), 8).ok()
+    };
+    let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    open.flatten().any(|entry| {
+        let is_it = std::fs::metadata(entry.path()).is_ok_and(|file| identity(&file) == identity(drive));
+        // Access modes: 0 reads, 1 and 2 write.
+        is_it && flags(&entry.file_name()).is_some_and(|flags| flags & 3 != 0)
+    })
 }
 
 /// A volume that is served, as the answers need it.

@@ -44,7 +44,7 @@ use shared::{Shared, State};
 use work::Work;
 
 pub use open::OpenOptions;
-pub(crate) use open::{claim, describe, refuse_used};
+pub(crate) use open::{Opened, claim, describe, open as take, refuse_used};
 
 /// A kernel zoned block device: `/dev/sdX`, `/dev/nvmeXnY` and the like.
 ///
@@ -70,7 +70,7 @@ impl KernelDevice {
         Self::start(opened, runtime).map_err(|error| OpenError::new(OpenErrorKind::NoRing(error), path))
     }
 
-    fn start(opened: open::Opened, runtime: &Runtime) -> std::io::Result<Self> {
+    pub(crate) fn start(opened: open::Opened, runtime: &Runtime) -> std::io::Result<Self> {
         let open::Opened { node, drive, machine } = opened;
         let seat = Seat::new(node.clone())?;
         let geometry = machine.geometry().clone();

@@ -8,7 +8,7 @@ use shingle_zoned::{Geometry, Machine, ZoneInfo, ZoneOp, ZoneState};
 
 use crate::discover::System;
 use crate::drive::{Drive, ZonedModel};
-use crate::error::{OpenError, OpenErrorKind};
+use crate::error::{MarkPlace, OpenError, OpenErrorKind};
 use crate::ioctl::{self, RawZone};
 use crate::node::{self, Node};
 use crate::signature;
@@ -105,9 +105,10 @@ fn refuse_foreign(path: &Path, node: &Node, geometry: &Geometry, raw: &[RawZone]
             _ => found.written,
         };
         let what = signature::in_zone(node.file(), geometry.start_of(zone).byte_offset(), readable.bytes());
-        if let Some(what) = what.map_err(|error| OpenError::from_io(error, path))? {
-            let sequential = !geometry.is_conventional(zone);
-            return Err(OpenError::new(OpenErrorKind::Foreign { what, sequential }, path));
+        if let Some(what) = what {
+            let conventional = geometry.is_conventional(zone);
+            let place = if conventional { MarkPlace::Conventional } else { MarkPlace::Sequential };
+            return Err(OpenError::new(OpenErrorKind::Foreign { what, place }, path));
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use shingle_base::{BLOCK_SIZE, Blocks, ZoneId};
@@ -42,7 +42,8 @@ pub(crate) fn create(path: &Path, geometry: &Geometry, options: CreateOptions) -
     let failed = |error| FileDeviceError::from_io(error, path);
     geometry.validate().map_err(|error| FileDeviceError::new(FileDeviceErrorKind::Geometry(error), path))?;
     let mut open = OpenOptions::new();
-    open.read(true).write(true);
+    // It may hold anybody's data: only the user who makes it lets others in.
+    open.read(true).write(true).mode(0o600);
     let new = open.clone().create_new(true).open(path);
     let is_new = new.is_ok();
     let file = match new {

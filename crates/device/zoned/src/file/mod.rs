@@ -68,6 +68,9 @@ pub fn parse_file_device(bytes: &[u8]) -> bool {
     format::Header::parse(bytes).is_ok() || format::Entry::parse(bytes, ZoneId(0)).is_some()
 }
 
+/// A drive that was opened and has no runtime yet: made by a thread that may hang, for the owner's thread to start.
+pub struct TakenFile(create::Opened);
+
 /// A zoned device in a file. Reads, and writes to different zones, run side by side.
 pub struct FileDevice {
     shared: Rc<Shared>,
@@ -120,7 +123,20 @@ impl FileDevice {
         runtime: &Runtime,
         io: impl FnOnce(&HostFile) -> Option<Box<dyn HostIo>>,
     ) -> Result<Self, FileDeviceError> {
-        let opened = create::open(path)?;
+        Ok(Self::start(Self::take(path)?, runtime, io))
+    }
+
+    /// The first half of [`open_with`](Self::open_with): all of it that may block.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn take(path: &Path) -> Result<TakenFile, FileDeviceError> {
+        create::open(path).map(TakenFile)
+    }
+
+    /// The other half of [`open_with`](Self::open_with).
+    pub fn start(taken: TakenFile, runtime: &Runtime, io: impl FnOnce(&HostFile) -> Option<Box<dyn HostIo>>) -> Self {
+        let TakenFile(opened) = taken;
         let (length, uncleared) = (opened.length(), opened.uncleared());
         let create::Opened { file, header, machine, slots } = opened;
         let file = Arc::new(file);
@@ -146,7 +162,7 @@ impl FileDevice {
             writes: Cell::new(0),
             gone: Cell::new(false),
         };
-        Ok(Self { shared: Rc::new(shared) })
+        Self { shared: Rc::new(shared) }
     }
 
     /// Looks at the drive at `path`, which another process may have open, and changes nothing.

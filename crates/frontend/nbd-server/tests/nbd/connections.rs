@@ -1,5 +1,6 @@
 //! Connections: pipelining, disconnections in the middle of anything, slow clients, many clients.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -213,6 +214,39 @@ async fn a_store_that_hangs_holds_up_only_its_own_clients() {
     harness.attached().await.write(0, &[3; 512]).await;
 }
 
+/// NBD-SAFE-2: a client that is gone would not be noticed while its next request waits for a place.
+#[tokio::test]
+async fn a_request_waits_for_a_place_no_longer_than_a_stall() {
+    let harness = Harness::limited(Limits { requests_max: 4, ..short() }).await;
+    let mut client = harness.attached().await;
+    let control = harness.volume.control.clone();
+    control.gate.send_replace(0..u64::MAX);
+    for number in 0..5u64 {
+        client.send((WRITE, 0), number, 0, 512, &[1; 512]).await;
+    }
+    until(|| control.held.load(Relaxed) == 4).await;
+    let metrics = harness.server.metrics();
+    until(|| metrics.connections_open.load(Relaxed) == 0).await;
+    client.closed().await;
+    control.gate.send_replace(0..0);
+    until(|| metrics.requests_in_flight.load(Relaxed) == 0).await;
+}
+
+/// NBD-SAFE-2.
+#[tokio::test]
+async fn clients_who_are_silent_from_the_beginning_keep_nobody_out() {
+    let harness = Harness::limited(Limits { connections_max: 4, ..Limits::default() }).await;
+    let mut first = harness.attached().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(tokio::net::TcpStream::connect(harness.address).await.unwrap());
+    }
+    let mut second = harness.attached().await;
+    for client in [&mut first, &mut second] {
+        client.write(0, &[1; 512]).await;
+    }
+}
+
 #[tokio::test]
 async fn unix_sockets_are_served_and_cleaned_up() {
     let folder = std::env::temp_dir().join(format!("shingle-nbd-{}", std::process::id()));
@@ -223,6 +257,7 @@ async fn unix_sockets_are_served_and_cleaned_up() {
     let harness = Harness::usual().await;
     let listener = Listener::unix(&path).await.unwrap();
     assert_eq!(Listener::unix(&path).await.unwrap_err().kind(), std::io::ErrorKind::AddrInUse, "there is a server");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = harness.server.clone();
     let serving = tokio::spawn(async move { server.serve(vec![listener], async { drop(stopped.await) }).await });

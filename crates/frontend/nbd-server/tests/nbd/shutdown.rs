@@ -38,6 +38,22 @@ async fn a_shutdown_answers_requests_under_way_and_refuses_later_ones() {
     assert_eq!(harness.stop().await.cut, 0);
 }
 
+/// NBD-ACK-1.
+#[tokio::test]
+async fn a_shutdown_refuses_a_request_that_waits_for_a_place() {
+    let mut harness = Harness::limited(Limits { requests_max: 1, ..Limits::default() }).await;
+    let mut client = harness.attached().await;
+    harness.volume.control.gate.send_replace(0..512);
+    client.send((WRITE, 0), 1, 0, 512, &[1; 512]).await;
+    client.send((WRITE, 0), 2, 4096, 512, &[2; 512]).await;
+    until(|| harness.volume.control.held.load(Relaxed) == 1).await;
+    harness.begin_stop();
+    assert_eq!(client.errno(2).await, 108);
+    harness.volume.control.gate.send_replace(0..0);
+    assert_eq!(client.errno(1).await, 0);
+    client.closed().await;
+}
+
 #[tokio::test]
 async fn a_shutdown_waits_for_a_hung_store_no_longer_than_the_grace() {
     let limits = Limits { shutdown_grace: Duration::from_millis(200), ..Limits::default() };

@@ -207,9 +207,16 @@ impl Service {
         bucket: &str,
         prefix: &str,
         delimiter: Option<&str>,
-        mut after: Option<(String, Option<UploadId>)>,
+        after: Option<(String, Option<UploadId>)>,
         limit: usize,
     ) -> S3Result<UploadPage> {
+        let common_of =
+            |key: &str| delimiter.and_then(|delimiter| common_prefix(key, prefix, delimiter).map(str::to_owned));
+        // The marker of a page that ends with a common prefix is that prefix.
+        let mut after = after.map(|(key, id)| match common_of(&key) {
+            Some(common) if common == key && id.is_none() => (behind(&common), None),
+            _ => (key, id),
+        });
         let mut page = UploadPage::default();
         if limit == 0 {
             self.store.bucket(bucket).await.map_err(errors::of_store)?;
@@ -221,19 +228,20 @@ impl Service {
             let found = found.map_err(errors::of_store)?;
             for upload in found.uploads {
                 let place = (upload.key.clone(), upload.id);
-                let common = delimiter.and_then(|delimiter| common_prefix(&upload.key, prefix, delimiter));
-                if common.is_none() || common != page.prefixes.last().map(String::as_str) {
+                let common = common_of(&upload.key);
+                if common.is_none() || common.as_ref() != page.prefixes.last() {
                     if page.uploads.len() + page.prefixes.len() == limit {
                         return Ok(UploadPage { next: last, ..page });
                     }
-                    match common {
-                        Some(common) => page.prefixes.push(common.to_owned()),
+                    match &common {
+                        Some(common) => page.prefixes.push(common.clone()),
                         None => page.uploads.push(upload),
                     }
                 }
-                last = Some(place);
+                last = Some(common.map_or_else(|| (place.0, Some(place.1)), |common| (common, None)));
             }
-            let next = last.clone().map(|(key, id)| (key, Some(id)));
+            // Below a common prefix nothing more is looked at.
+            let next = last.clone().map(|(key, id)| if id.is_none() { (behind(&key), None) } else { (key, id) });
             if !found.truncated || next == after {
                 return Ok(page);
             }
@@ -274,7 +282,7 @@ impl Service {
         });
         let uploads: Vec<_> = uploads.collect();
         let (next_key, next_id) = match &found.next {
-            Some((key, id)) => (Some(writing.text(key)), Some(id.to_string())),
+            Some((key, id)) => (Some(writing.text(key)), id.map(|id| id.to_string())),
             None => (None, None),
         };
         Ok(ListMultipartUploadsOutput {
@@ -300,8 +308,13 @@ impl Service {
 struct UploadPage {
     uploads: Vec<UploadInfo>,
     prefixes: Vec<String>,
-    /// The last upload on the page or below its last prefix, if there is more.
-    next: Option<(String, UploadId)>,
+    /// The last upload on the page, or its last prefix, without an upload, if there is more.
+    next: Option<(String, Option<UploadId>)>,
+}
+
+/// A key behind all below a common prefix, or all but a few that are looked at in vain.
+fn behind(common: &str) -> String {
+    format!("{common}{}", char::MAX)
 }
 
 #[cfg(test)]
