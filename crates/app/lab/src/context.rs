@@ -135,34 +135,45 @@ impl Context {
         Ok(self.used(Profile::named(name).map_err(|error| LabError(error.0))?))
     }
 
-    /// The same of a drive that no row is of, so that no verdict depends on what nobody knows of it.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(crate) fn shown_profile(&self, name: &str) -> Result<Profile, LabError> {
-        Ok(self.shown(Profile::named(name).map_err(|error| LabError(error.0))?))
-    }
-
-    /// A profile as the run changes it, of a drive that no row is of.
+    /// A profile as the run changes it, of a drive that no row is of, so that no verdict depends on what nobody knows of it.
     pub(crate) fn shown(&self, profile: Profile) -> Profile {
-        let may_lose_turns = self.inputs.borrow().may_lose_turns;
-        let profile = self.used(profile);
-        self.inputs.borrow_mut().may_lose_turns = may_lose_turns;
-        profile
+        self.without_verdicts(|| self.used(profile))
     }
 
     /// A profile, which this run uses, as the run changes it.
     pub(crate) fn used(&self, mut profile: Profile) -> Profile {
+        self.inputs.borrow_mut().assume(&profile);
         self.change.make(&mut profile);
+        self.drawn(profile)
+    }
+
+    /// The twin of a drive, both as the run changes them.
+    pub(crate) fn twin(&self, drive: &Profile, twin: impl Fn(&Profile) -> Profile) -> Profile {
+        self.inputs.borrow_mut().assume(drive);
+        self.inputs.borrow_mut().assume(&Profile { published: drive.published.clone(), ..twin(drive) });
+        self.drawn(self.change.make_twin(drive, twin))
+    }
+
+    /// Notes the profile.
+    fn drawn(&self, profile: Profile) -> Profile {
         self.inputs.borrow_mut().drive(&profile);
         profile
     }
 
-    /// Makes a drive that takes no time in this run, so that it has no turns to lose.
+    /// Makes a drive that takes no time in this run, so that it has no turns to lose, and no constants.
     pub(crate) fn untimed<T>(&self, drive: impl FnOnce() -> T) -> T {
-        let may_lose_turns = self.inputs.borrow().may_lose_turns;
+        self.without_verdicts(drive)
+    }
+
+    /// Makes a drive that no row is of.
+    pub(crate) fn without_verdicts<T>(&self, drive: impl FnOnce() -> T) -> T {
+        let (may_lose_turns, assumed) = {
+            let inputs = self.inputs.borrow();
+            (inputs.may_lose_turns, inputs.assumed.clone())
+        };
         let drive = drive();
-        self.inputs.borrow_mut().may_lose_turns = may_lose_turns;
+        let mut inputs = self.inputs.borrow_mut();
+        (inputs.may_lose_turns, inputs.assumed) = (may_lose_turns, assumed);
         drive
     }
 

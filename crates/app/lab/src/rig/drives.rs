@@ -102,12 +102,11 @@ impl LabDrive {
     /// # Errors
     /// As [`shingled`](Self::shingled).
     pub fn twin_of_shingled(context: &Context) -> Result<Self, LabError> {
-        // Of the profile as it is: a change of the run is made once, in the twin.
         let profile = match &context.drive {
             Some(profile) => Self::shingled(context).map(|_| profile.clone())?,
             None => Profile::named(PAPER_DRIVE).map_err(|error| LabError(error.0))?,
         };
-        Ok(Self::of(context.used(conventional_twin(&profile))))
+        Ok(Self::of(context.twin(&profile, conventional_twin)))
     }
 
     /// Only every `every`th zone, so that seeks stay those of the whole drive. (SMORE, section V-A.)
