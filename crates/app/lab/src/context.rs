@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Serialize;
-use shingle_drive_model::Profile;
+use shingle_drive_model::{Jitter, Profile};
 
 use crate::calls::record::Recording;
 use crate::change::Change;
@@ -57,6 +57,9 @@ impl FromStr for Scale {
             .ok_or_else(|| format!("`{text}` is no scale: quick, standard or full"))
     }
 }
+
+/// Deviations of drives of one batch, where the profile has none.
+pub(crate) const BATCH: Jitter = Jitter { seed: 0, spindle_ppm: 200, wander_us: 5, completion_us: 2.0 };
 
 /// Gets the present step, and the share of it that is done if known.
 pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
@@ -140,7 +143,7 @@ impl Context {
         self.without_verdicts(|| self.used(profile))
     }
 
-    /// A profile, which this run uses, as the run changes it.
+    /// A profile, which this run uses, as the run changes it; one drive of a batch, by the seed.
     pub(crate) fn used(&self, mut profile: Profile) -> Profile {
         self.inputs.borrow_mut().assume(&profile);
         self.change.make(&mut profile);
@@ -154,10 +157,11 @@ impl Context {
         self.drawn(self.change.make_twin(drive, twin))
     }
 
-    /// Notes the profile.
+    /// Notes the profile, and draws a drive of it.
     fn drawn(&self, profile: Profile) -> Profile {
         self.inputs.borrow_mut().drive(&profile);
-        profile
+        let jitter = profile.jitter.unwrap_or(BATCH);
+        Profile { jitter: Some(Jitter { seed: self.seed, ..jitter }), ..profile }
     }
 
     /// Makes a drive that takes no time in this run, so that it has no turns to lose, and no constants.

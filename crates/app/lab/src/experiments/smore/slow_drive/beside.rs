@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use shingle_drive_model::Drive as Model;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim, SimDevice};
@@ -128,7 +127,7 @@ fn measure(server: &LabServer, slow: Slow, time: Duration, seed: u64) -> Result<
             array.keep_time();
         }
         let make_slow = |device: &SimDevice, drive: &LabDrive| {
-            device.set_slow_drive(Model::new(&drive.profile, drive.every), SLOWER);
+            device.set_slow_drive(drive.model(SLOW as u64), SLOWER);
         };
         match slow {
             Slow::None => {}

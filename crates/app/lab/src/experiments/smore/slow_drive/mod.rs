@@ -9,7 +9,6 @@ mod waits;
 use std::time::Duration;
 
 use shingle_array_store::{ArrayStore, Options};
-use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim};
@@ -141,8 +140,7 @@ fn measure(array: &LabArray, load: Load) -> Result<[Found; 2], LabError> {
             rigs.push((rig, objects.count() as u64));
         }
         if load.slower > 1 {
-            let LabArray { drive, .. } = &array;
-            rigs[0].0.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
+            rigs[0].0.devices[5].set_slow_drive(array.drive.model(5), load.slower);
         }
         let both = rigs.iter().enumerate().map(|(number, (rig, objects))| {
             let random = Random::new(load.seed * 2 + number as u64);

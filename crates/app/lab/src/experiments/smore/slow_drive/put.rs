@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_array_store::{ArrayStore, Options, PutHints};
-use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::{Instant, Runtime};
 use shingle_sim::{Random, Sim};
@@ -97,8 +96,7 @@ fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Found, LabError>
         rig.keep_time();
         let began = rt.now();
         if load.slower > 1 {
-            let LabArray { drive, .. } = &array;
-            rig.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
+            rig.devices[5].set_slow_drive(array.drive.model(5), load.slower);
         }
         let given_up = rt.spawn(given_up(rt.clone(), rig.store.clone(), began, load.time));
         let puts = puts(&rt, &rig.store, groups * PUTS, load).await?;

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use shingle_drive_model::Drive as Model;
 use shingle_sim::{Random, Sim};
 use shingle_store_api::ObjectStore;
 
@@ -44,7 +43,7 @@ fn measure(drive: &LabDrive, slower: u32, time: Duration, seed: u64) -> Result<C
         let store = engine.client();
         store.create_bucket(BUCKET).await.map_err(lab_error)?;
         if slower > 1 {
-            devices[1].set_slow_drive(Model::new(&drive.profile, drive.every), slower);
+            devices[1].set_slow_drive(drive.model(1), slower);
         }
         let mut numbers = 0..;
         come(&rt, PUTS * 10, time, Random::new(seed * 3), |_| {
