@@ -16,6 +16,10 @@ use shingle_lab::runs::join::join;
 use shingle_lab::runs::plan::Plan;
 use shingle_lab::targets;
 
+/// Experiments that hold stores against each other whose papers or authors had different kernels.
+const BEHIND_BOTH_KERNELS: [&str; 6] =
+    ["micro-write", "access-pattern", "multistream", "zone-utilisation", "placement", "recovery"];
+
 fn context() -> Context {
     Context::new(1, Scale::Quick, Rc::new(|_, _| {}))
 }
@@ -26,6 +30,14 @@ fn run(name: &str, context: &mut Context) -> Outcome {
     assert_eq!(outcome.may_lose_turns(), experiment.runs.turns, "{name} has drives without a write cache, or not");
     let unjudged = targets::unjudged(name, context.scale, &outcome.rows);
     assert!(unjudged.is_empty(), "{name} leaves targets without a judged row:\n{}", unjudged.join("\n"));
+    let kernels: Vec<&str> = outcome.inputs.hosts.keys().map(String::as_str).collect();
+    if BEHIND_BOTH_KERNELS.contains(&name) {
+        assert_eq!(
+            kernels,
+            Host::KERNELS.map(|host| host.name),
+            "{name} holds stores against each other behind one kernel"
+        );
+    }
     outcome
 }
 

@@ -111,7 +111,7 @@ fn measure(store: Store, host: Host, sizes: &'static [u32], context: &Context) -
     let drive = store.drive(context)?;
     context.on_host(host);
     Sim::new(context.seed).run(move |rt| async move {
-        let (target, _) = store.format_on(&rt, &drive, host).await?;
+        let (target, _) = store.format(&rt, &drive, host).await?;
         let chunks = micro::fill(&rt, &target, chunks, LENGTH, Stream::Gc).await?;
         let mut curve = Vec::new();
         for &size in sizes {
