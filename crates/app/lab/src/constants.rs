@@ -3,8 +3,12 @@
 //! # Invariants
 //! - LAB-CONST-1: a drive whose constant moves still has every published figure that calibration fits: where one depends on the
 //!   constant, the fit is made again.
+//! - LAB-CONST-2: a drive whose constant moves is still one that a profile may describe.
 
-use shingle_drive_model::{Figure, Mechanics, Profile, Recording};
+mod disk;
+mod inside;
+
+use shingle_drive_model::{Figure, Profile};
 
 /// A constant that is assumed of some drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +27,8 @@ pub enum Constant {
     Heads,
     /// Rate at the inner diameter, where no mean rate is published.
     InnerRate,
+    /// Rates at all diameters, where none is published.
+    Rates,
     /// Recording zones.
     Bands,
     /// Data on one surface before the next.
@@ -35,148 +41,159 @@ pub enum Constant {
     Starvation,
     /// Rate between host and drive.
     Interface,
-    /// Data that a drive with a write cache holds.
+    /// Data that a drive with a write cache holds, or one that translates, whose cache can be turned on.
     WriteCache,
     /// Read-ahead.
     ReadAhead,
     /// Ranges that are kept after reads.
     ReadSegments,
-    /// Open, close and reset of a zone, where they are not published.
+    /// Open, close and reset of a zone, where they are not published; of an SSD, erasure of a block.
     ZoneCommands,
+    /// Room of a media cache's ring.
+    Ring,
+    /// Part of a turn behind an entry of it.
+    Gap,
+    /// Time in which writes gather for an entry.
+    Gathering,
+    /// The most data in one.
+    Entry,
+    /// Room for the map of a media cache.
+    MapRoom,
+    /// Scratch room for a band, as far as a band fits into it.
+    Scratch,
+    /// Time that a write waits in a volatile cache for others that follow it.
+    Hold,
+    /// Quiet time before a drive cleans, where it is not published.
+    Quiet,
+    /// Size of a band, where it is not published.
+    BandSize,
+    /// Size of a drive's own zones.
+    InnerZones,
+    /// Spare bands.
+    SpareBands,
+    /// Share of the time that cleaning takes beside the host's work.
+    Mixing,
+    /// Flash that works side by side.
+    Dies,
+    /// Consecutive data in one die.
+    Stripe,
+    /// Time to sense a page.
+    FlashSense,
+    /// A die's rates.
+    FlashRates,
+    /// Time to take a write into a buffer of flash.
+    FlashTake,
+    /// Room of that buffer.
+    FlashBuffer,
+    /// Size of an erase block of an SSD.
+    EraseBlock,
+    /// Rows that an SSD makes free while it is quiet.
+    IdleFree,
 }
 
 impl Constant {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Self::Settle,
-        Self::FullSeek,
-        Self::Seeks,
-        Self::WriteSettle,
-        Self::HeadSwitch,
-        Self::Heads,
-        Self::InnerRate,
-        Self::Bands,
-        Self::RunLength,
-        Self::Skew,
-        Self::Overhead,
-        Self::Starvation,
-        Self::Interface,
-        Self::WriteCache,
-        Self::ReadAhead,
-        Self::ReadSegments,
-        Self::ZoneCommands,
+    /// All of them, and their names: those of their fields in a profile, if they are one.
+    const NAMED: [(Self, &'static str); 38] = [
+        (Self::Settle, "settle_ms"),
+        (Self::FullSeek, "full_seek_ms"),
+        (Self::Seeks, "all seeks"),
+        (Self::WriteSettle, "write_settle_ms"),
+        (Self::HeadSwitch, "head_switch_ms"),
+        (Self::Heads, "heads"),
+        (Self::InnerRate, "inner_mb_s"),
+        (Self::Rates, "all rates"),
+        (Self::Bands, "bands"),
+        (Self::RunLength, "run_mib"),
+        (Self::Skew, "skew_ms"),
+        (Self::Overhead, "overhead_us"),
+        (Self::Starvation, "starvation_ms"),
+        (Self::Interface, "interface_mb_s"),
+        (Self::WriteCache, "write_cache_mib"),
+        (Self::ReadAhead, "read_ahead_mib"),
+        (Self::ReadSegments, "read_segments"),
+        (Self::ZoneCommands, "zone commands"),
+        (Self::Ring, "ring_gib"),
+        (Self::Gap, "gap_ms"),
+        (Self::Gathering, "gather_ms"),
+        (Self::Entry, "entry_max_kib"),
+        (Self::MapRoom, "map_mib"),
+        (Self::Scratch, "scratch_mib"),
+        (Self::Hold, "hold_ms"),
+        (Self::Quiet, "idle_ms"),
+        (Self::BandSize, "band_mib"),
+        (Self::InnerZones, "zone_gib"),
+        (Self::SpareBands, "spare"),
+        (Self::Mixing, "mix_share"),
+        (Self::Dies, "dies"),
+        (Self::Stripe, "stripe_kib"),
+        (Self::FlashSense, "read_us"),
+        (Self::FlashRates, "rates of dies"),
+        (Self::FlashTake, "write_us"),
+        (Self::FlashBuffer, "buffer_mib"),
+        (Self::EraseBlock, "erase_block_kib"),
+        (Self::IdleFree, "idle_free"),
     ];
 
-    /// Its name: that of its field in a profile, if it is one.
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMED.into_iter().map(|named| named.0)
+    }
+
+    /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Settle => "settle_ms",
-            Self::FullSeek => "full_seek_ms",
-            Self::Seeks => "all seeks",
-            Self::WriteSettle => "write_settle_ms",
-            Self::HeadSwitch => "head_switch_ms",
-            Self::Heads => "heads",
-            Self::InnerRate => "inner_mb_s",
-            Self::Bands => "bands",
-            Self::RunLength => "run_mib",
-            Self::Skew => "skew_ms",
-            Self::Overhead => "overhead_us",
-            Self::Starvation => "starvation_ms",
-            Self::Interface => "interface_mb_s",
-            Self::WriteCache => "write_cache_mib",
-            Self::ReadAhead => "read_ahead_mib",
-            Self::ReadSegments => "read_segments",
-            Self::ZoneCommands => "zone commands",
-        }
+        Self::NAMED.iter().find(|named| named.0 == self).map_or("", |named| named.1)
     }
 
     /// Multiplies it, if it is assumed of that drive; returns whether it is.
     pub fn scale(self, profile: &mut Profile, by: f64) -> bool {
-        let published = |figure: Figure| profile.published.iter().find(|published| published.figure == figure);
-        let fitted = published(Figure::RandomReadIops).map(|published| {
-            f64::from(published.zones.unwrap_or(profile.shape.zones)) / f64::from(profile.shape.zones)
-        });
-        let mean_rate = published(Figure::SequentialReadMean).is_some();
-        let zone_commands = published(Figure::ZoneOpen).is_some();
-        let whole = |value: &mut u32| *value = (f64::from(*value) * by).round().max(1.0) as u32;
-        let (Some(arm), Some(recording)) = (&mut profile.mechanics, &mut profile.recording) else { return false };
-        if profile.translation.is_some() {
-            return false;
-        }
-        match (self, fitted) {
-            (Self::Settle, Some(share)) => refit(arm, recording, share, |arm| arm.settle_ms *= by),
-            (Self::Settle, None) => arm.settle_ms *= by,
-            (Self::FullSeek, Some(share)) => refit(arm, recording, share, |arm| arm.full_seek_ms *= by),
-            (Self::FullSeek, None) | (Self::Seeks, Some(_)) => return false,
-            (Self::Seeks, None) => {
-                for seek in [&mut arm.settle_ms, &mut arm.average_seek_ms, &mut arm.full_seek_ms] {
-                    *seek *= by;
-                }
+        disk::scale(self, profile, by) || inside::scale(self, profile, by) || self.scale_any(profile, by)
+    }
+
+    /// Constants that drives of every kind have.
+    fn scale_any(self, profile: &mut Profile, by: f64) -> bool {
+        let translates = profile.translation.is_some();
+        match self {
+            Self::Overhead => times(&mut profile.queue.overhead_us, by),
+            Self::Starvation if profile.mechanics.is_some() => times(&mut profile.queue.starvation_ms, by),
+            Self::Interface => times(&mut profile.queue.interface_mb_s, by),
+            Self::WriteCache if profile.cache.write_cache || translates => {
+                whole(&mut profile.cache.write_cache_mib, by)
             }
-            (Self::WriteSettle, _) => arm.write_settle_ms *= by,
-            (Self::HeadSwitch, _) => arm.head_switch_ms *= by,
-            (Self::Heads, _) => whole(&mut arm.heads),
-            (Self::InnerRate, _) if mean_rate => return false,
-            (Self::InnerRate, _) => recording.inner_mb_s = (recording.inner_mb_s * by).min(recording.outer_mb_s),
-            (Self::Bands, _) => whole(&mut recording.bands),
-            (Self::RunLength, _) => whole(&mut recording.run_mib),
-            (Self::Skew, _) => recording.skew_ms *= by,
-            (Self::Overhead, _) => profile.queue.overhead_us *= by,
-            (Self::Starvation, _) => profile.queue.starvation_ms *= by,
-            (Self::Interface, _) => profile.queue.interface_mb_s *= by,
-            (Self::WriteCache, _) if !profile.cache.write_cache => return false,
-            (Self::WriteCache, _) => whole(&mut profile.cache.write_cache_mib),
-            (Self::ReadAhead, _) => whole(&mut profile.cache.read_ahead_mib),
-            (Self::ReadSegments, _) => whole(&mut profile.cache.read_segments),
-            (Self::ZoneCommands, _) if zone_commands || !profile.kind.is_zoned() => return false,
-            (Self::ZoneCommands, _) => {
-                for time in [&mut profile.zones.open_ms, &mut profile.zones.close_ms, &mut profile.zones.erase_ms] {
-                    *time *= by;
-                }
+            Self::ReadAhead => whole(&mut profile.cache.read_ahead_mib, by),
+            Self::ReadSegments => whole(&mut profile.cache.read_segments, by),
+            Self::ZoneCommands if published(profile, Figure::ZoneOpen).is_none() => {
+                let commands = &mut profile.zones;
+                let all = [&mut commands.open_ms, &mut commands.close_ms, &mut commands.erase_ms];
+                all.map(|time| times(time, by)).contains(&true)
             }
+            _ => false,
         }
-        true
     }
 }
 
-/// Means of the root of a distance and of a distance, over pairs of places drawn from that share of a drive's stroke, in strokes.
-fn means(stroke: f64) -> (f64, f64) {
-    (8.0 / 15.0 * stroke.sqrt(), stroke / 3.0)
+/// A published figure of a drive.
+fn published(profile: &Profile, figure: Figure) -> Option<&shingle_drive_model::Published> {
+    profile.published.iter().find(|published| published.figure == figure)
 }
 
-/// The part of the stroke over which that share of a drive's data lies, from the outer diameter on; tracks get shorter with the radius.
-fn stroke_of(share: f64, recording: &Recording) -> f64 {
-    let (outer, fall) = (recording.outer_mb_s, recording.outer_mb_s - recording.inner_mb_s);
-    let wanted = share * (outer - fall / 2.0);
-    if fall <= 0.0 {
-        return share;
+/// Multiplies a measure; one of zero is of nothing that the drive has.
+fn times(measure: &mut f64, by: f64) -> bool {
+    *measure *= by;
+    *measure > 0.0
+}
+
+/// Multiplies a number of whole things, of which one is left at least; none is none.
+fn whole(number: &mut u32, by: f64) -> bool {
+    if *number == 0 {
+        return false;
     }
-    (outer - (outer * outer - 2.0 * fall * wanted).max(0.0).sqrt()) / fall
-}
-
-/// Changes a seek curve, and gives it the mean seek that makes the mean over the first `share` of the drive what it was (LAB-CONST-1),
-/// or the nearest one that an arm can have.
-fn refit(arm: &mut Mechanics, recording: &Recording, share: f64, change: impl FnOnce(&mut Mechanics)) {
-    let (root_mean, linear_mean) = means(stroke_of(share, recording));
-    let (whole_root, whole_linear) = means(1.0);
-    let root_of = |arm: &Mechanics| {
-        let rise = arm.full_seek_ms - arm.settle_ms;
-        (arm.average_seek_ms - arm.settle_ms - rise * whole_linear) / (whole_root - whole_linear)
-    };
-    let (root, rise) = (root_of(arm), arm.full_seek_ms - arm.settle_ms);
-    let mean = arm.settle_ms + root * root_mean + (rise - root) * linear_mean;
-    change(arm);
-    arm.full_seek_ms = arm.full_seek_ms.max(arm.settle_ms);
-    let rise = arm.full_seek_ms - arm.settle_ms;
-    let root = (mean - arm.settle_ms - rise * linear_mean) / (root_mean - linear_mean);
-    // A curve that falls with the distance is no arm's.
-    let root = root.clamp(0.0, 1.99 * rise);
-    arm.average_seek_ms = arm.settle_ms + root * whole_root + (rise - root) * whole_linear;
+    *number = (f64::from(*number) * by).round().max(1.0) as u32;
+    true
 }
 
 #[cfg(test)]
 mod tests {
-    use shingle_drive_model::{Command, Drive, Op, SeekCurve};
+    use shingle_drive_model::{Command, Drive, Op};
     use shingle_sim::Random;
 
     use super::*;
@@ -186,17 +203,17 @@ mod tests {
         constant.scale(&mut profile, by).then_some(profile)
     }
 
+    /// LAB-CONST-2.
     #[test]
     fn a_constant_that_moved_still_describes_a_drive() {
-        for name in ["st20000nm001j", "st16000nm001g", "ha10", "hc650", "hsh721414al"] {
-            let before = Profile::named(name).unwrap();
-            for constant in Constant::ALL {
+        for before in Profile::built_in().unwrap() {
+            for constant in Constant::all() {
                 for by in [0.5, 1.5] {
-                    let Some(profile) = moved(name, constant, by) else { continue };
-                    assert_ne!(profile, before, "{name}: {constant:?}");
-                    let arm = profile.mechanics.unwrap();
-                    let curve = SeekCurve::new(arm.settle_ms, arm.average_seek_ms, arm.full_seek_ms);
-                    assert!(curve.is_sound(), "{name}: {constant:?} by {by}: {arm:?}");
+                    let Some(profile) = moved(&before.name, constant, by) else { continue };
+                    assert_ne!(profile, before, "{}: {constant:?}", before.name);
+                    let text = shingle_skylight::emit::toml_of(&profile).unwrap();
+                    let parsed = Profile::parse(&text);
+                    assert!(parsed.is_ok(), "{}: {constant:?} by {by}: {parsed:?}", before.name);
                 }
             }
         }
@@ -208,14 +225,30 @@ mod tests {
             ("st20000nm001j", Constant::Seeks),
             ("st20000nm001j", Constant::ZoneCommands),
             ("st20000nm001j", Constant::WriteCache),
+            ("st20000nm001j", Constant::Rates),
             ("ha10", Constant::InnerRate),
             ("ha10", Constant::FullSeek),
-            ("zns-1tb", Constant::Overhead),
-            ("st5000as0011", Constant::Settle),
+            ("zns-1tb", Constant::Settle),
+            ("st5000as0011", Constant::Quiet),
+            ("st5000as0011", Constant::ReadAhead),
+            ("emulated-smr-1", Constant::BandSize),
+            ("emulated-smr-3", Constant::SpareBands),
         ] {
             assert!(moved(name, constant, 0.5).is_none(), "{name}: {constant:?}");
         }
-        assert!(moved("ha10", Constant::ZoneCommands, 0.5).is_some() && moved("ha10", Constant::Seeks, 0.5).is_some());
+        for (name, constant) in [
+            ("ha10", Constant::ZoneCommands),
+            ("ha10", Constant::Seeks),
+            ("zns-1tb", Constant::Overhead),
+            ("st5000as0011", Constant::Settle),
+            ("st5000as0011", Constant::Rates),
+            ("st5000as0011", Constant::Scratch),
+            ("wd40nmzw", Constant::BandSize),
+            ("emulated-smr-3", Constant::Quiet),
+            ("ssd-3840", Constant::EraseBlock),
+        ] {
+            assert!(moved(name, constant, 0.5).is_some(), "{name}: {constant:?}");
+        }
     }
 
     /// LAB-CONST-1: the drive is measured, in its first 6 TB.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Serialize;
-use shingle_drive_model::Profile;
+use shingle_drive_model::{Jitter, Profile};
 
 use crate::calls::record::Recording;
 use crate::change::Change;
@@ -57,6 +57,9 @@ impl FromStr for Scale {
             .ok_or_else(|| format!("`{text}` is no scale: quick, standard or full"))
     }
 }
+
+/// Deviations of drives of one batch, where the profile has none.
+pub(crate) const BATCH: Jitter = Jitter { seed: 0, spindle_ppm: 200, wander_us: 5, completion_us: 2.0 };
 
 /// Gets the present step, and the share of it that is done if known.
 pub type Told = Rc<dyn Fn(&str, Option<f64>)>;
@@ -135,34 +138,46 @@ impl Context {
         Ok(self.used(Profile::named(name).map_err(|error| LabError(error.0))?))
     }
 
-    /// The same of a drive that no row is of, so that no verdict depends on what nobody knows of it.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(crate) fn shown_profile(&self, name: &str) -> Result<Profile, LabError> {
-        Ok(self.shown(Profile::named(name).map_err(|error| LabError(error.0))?))
-    }
-
-    /// A profile as the run changes it, of a drive that no row is of.
+    /// A profile as the run changes it, of a drive that no row is of, so that no verdict depends on what nobody knows of it.
     pub(crate) fn shown(&self, profile: Profile) -> Profile {
-        let may_lose_turns = self.inputs.borrow().may_lose_turns;
-        let profile = self.used(profile);
-        self.inputs.borrow_mut().may_lose_turns = may_lose_turns;
-        profile
+        self.without_verdicts(|| self.used(profile))
     }
 
-    /// A profile, which this run uses, as the run changes it.
+    /// A profile, which this run uses, as the run changes it; one drive of a batch, by the seed.
     pub(crate) fn used(&self, mut profile: Profile) -> Profile {
+        self.inputs.borrow_mut().assume(&profile);
         self.change.make(&mut profile);
-        self.inputs.borrow_mut().drive(&profile);
-        profile
+        self.drawn(profile)
     }
 
-    /// Makes a drive that takes no time in this run, so that it has no turns to lose.
+    /// The twin of a drive, both as the run changes them.
+    pub(crate) fn twin(&self, drive: &Profile, twin: impl Fn(&Profile) -> Profile) -> Profile {
+        self.inputs.borrow_mut().assume(drive);
+        self.inputs.borrow_mut().assume(&Profile { published: drive.published.clone(), ..twin(drive) });
+        self.drawn(self.change.make_twin(drive, twin))
+    }
+
+    /// Notes the profile, and draws a drive of it.
+    fn drawn(&self, profile: Profile) -> Profile {
+        self.inputs.borrow_mut().drive(&profile);
+        let jitter = profile.jitter.unwrap_or(BATCH);
+        Profile { jitter: Some(Jitter { seed: self.seed, ..jitter }), ..profile }
+    }
+
+    /// Makes a drive that takes no time in this run, so that it has no turns to lose, and no constants.
     pub(crate) fn untimed<T>(&self, drive: impl FnOnce() -> T) -> T {
-        let may_lose_turns = self.inputs.borrow().may_lose_turns;
+        self.without_verdicts(drive)
+    }
+
+    /// Makes a drive that no row is of.
+    pub(crate) fn without_verdicts<T>(&self, drive: impl FnOnce() -> T) -> T {
+        let (may_lose_turns, assumed) = {
+            let inputs = self.inputs.borrow();
+            (inputs.may_lose_turns, inputs.assumed.clone())
+        };
         let drive = drive();
-        self.inputs.borrow_mut().may_lose_turns = may_lose_turns;
+        let mut inputs = self.inputs.borrow_mut();
+        (inputs.may_lose_turns, inputs.assumed) = (may_lose_turns, assumed);
         drive
     }
 

@@ -56,6 +56,7 @@ impl Runs {
 }
 
 /// One question, and the way to its answer.
+#[derive(Clone, Copy)]
 pub struct Experiment {
     /// Name in commands.
     pub name: &'static str,

@@ -1,12 +1,13 @@
 //! Inputs of a run beside its seed and scale: drives, hosts and options, as its JSON names them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 use shingle_drive_model::Profile;
 
 use crate::change;
+use crate::constants::Constant;
 use crate::rig::host::Host;
 
 /// The program that makes a run.
@@ -32,6 +33,9 @@ pub struct Inputs {
     /// A drive that rows are of has no write cache, so that it may lose a turn at a write.
     #[serde(skip)]
     pub(crate) may_lose_turns: bool,
+    /// Constants that are assumed of drives that rows are of.
+    #[serde(skip)]
+    pub(crate) assumed: BTreeSet<Constant>,
 }
 
 /// A kernel between a store and its drive.
@@ -52,6 +56,11 @@ impl Inputs {
         self.may_lose_turns |= change::may_lose_turns(profile);
     }
 
+    /// Notes the assumed constants of a drive as it is before a run changes it.
+    pub(crate) fn assume(&mut self, profile: &Profile) {
+        self.assumed.extend(Constant::all().filter(|constant| constant.scale(&mut profile.clone(), 1.0)));
+    }
+
     /// Takes in those of another run.
     pub(crate) fn join(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
@@ -61,6 +70,7 @@ impl Inputs {
         self.hosts.extend(other.hosts);
         self.options.extend(other.options);
         self.may_lose_turns |= other.may_lose_turns;
+        self.assumed.extend(other.assumed);
     }
 
     pub(crate) fn host(&mut self, host: Host) {

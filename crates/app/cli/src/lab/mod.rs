@@ -145,6 +145,9 @@ impl Replay {
 pub(crate) struct Report {
     #[command(flatten)]
     how: How,
+    /// Leave out the sweep of assumed constants with which a report of standard or full scale ends: at quick scale, with one seed.
+    #[arg(long)]
+    no_sweep: bool,
 }
 
 impl Lab {
@@ -227,12 +230,23 @@ impl Report {
             outcomes.push(found);
         });
         let (context, all): (_, Vec<_>) = (context(&plan), experiments.into_iter().zip(outcomes).collect());
-        let page = page::write(&self.how.out, &context, &all)?;
+        let swept = match self.no_sweep || self.how.scale == Scale::Quick {
+            true => None,
+            false => {
+                let experiments = all.iter().map(|(experiment, _)| *experiment).collect();
+                Some(sweep::of_report(&plan, experiments, &self.how.out)?)
+            }
+        };
+        let page = page::write(&self.how.out, &context, &all, swept.as_ref())?;
         if self.how.json {
             let runs: Vec<String> =
                 all.iter().map(|(experiment, found)| files::json(experiment, &context, found)).collect();
             say!("[{}]", runs.join(","));
         } else {
+            if let Some(swept) = &swept {
+                say!("\nAssumed constants, moved by half\n");
+                sweep::print(swept);
+            }
             say!("\nthe report is {}", Path::new(&page).display());
         }
         if unfinished.is_empty() {
@@ -373,7 +387,7 @@ mod tests {
             },
         };
         let too_large = experiments::named("smore-ingest").unwrap();
-        let failure = Report { how }.on(vec![too_large, later]).unwrap_err();
+        let failure = Report { how, no_sweep: false }.on(vec![too_large, later]).unwrap_err();
         assert!(
             failure.message.contains("smore-ingest: ") && failure.message.contains("too small"),
             "{}",

@@ -1,14 +1,15 @@
 //! `shingle lab sweep`: verdicts that an assumed constant decides.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use shingle_lab::change::Moved;
 use shingle_lab::context::Scale;
 use shingle_lab::error::LabError;
 use shingle_lab::experiment::{Experiment, Outcome as Found};
+use shingle_lab::report::assumed::percent;
 use shingle_lab::report::number::number;
-use shingle_lab::report::row::{Row, Verdict};
+use shingle_lab::report::row::Verdict;
 use shingle_lab::runs::plan::{Plan, Variation};
 use shingle_lab::runs::sweep::{self, Flip, Sweep};
 
@@ -17,8 +18,12 @@ use super::runner::{self, Board};
 use crate::failure::{Failure, Outcome};
 use crate::identity;
 
-/// Experiments without a drive of a profile that could be moved.
-const NOT_SWEPT: [&str; 2] = ["skylight", "cpu"];
+/// The experiment without a drive: it is measured.
+const NOT_SWEPT: &str = "cpu";
+
+/// Experiments that a report leaves out of its sweep: a single run of each takes ten seconds and more of a processor, and there are two for each
+/// constant.
+const NOT_IN_REPORT: [&str; 4] = ["skylight", "multistream", "zone-utilisation", "placement"];
 
 /// Moves every assumed constant.
 #[derive(Args)]
@@ -46,17 +51,15 @@ type Job = (usize, Option<Moved>, Variation);
 impl SweepOf {
     /// Sweeps these experiments, but for those that no constant could move.
     pub(super) fn run(self, mut experiments: Vec<Experiment>) -> Outcome {
-        experiments.retain(|experiment| !NOT_SWEPT.contains(&experiment.name));
+        experiments.retain(|experiment| experiment.name != NOT_SWEPT);
         let mut plan = Plan::new(self.seed, 1, self.scale);
         plan.program = identity::program();
-        let (found, bases) = findings(&plan, &experiments);
-        let json = serde_json::to_string(&found).unwrap_or_default();
-        std::fs::create_dir_all(&self.out)?;
-        std::fs::write(self.out.join("sweep.json"), &json)?;
+        let found = findings(&plan, &experiments);
+        let json = write(&found, &self.out)?;
         if self.json {
             say!("{json}");
         } else {
-            print(&found, &bases);
+            print(&found);
             say!("\ndata are in {}", self.out.join("sweep.json").display());
         }
         if found.unfinished.is_empty() {
@@ -66,10 +69,28 @@ impl SweepOf {
     }
 }
 
-/// Rows of an experiment with no constant moved.
-type Base = (&'static str, Vec<Row>);
+/// The sweep of a report: at quick scale, of one seed, without the experiments that would take too long.
+pub(super) fn of_report(report: &Plan, mut experiments: Vec<Experiment>, out: &Path) -> Outcome<Sweep> {
+    let mut plan = Plan::new(report.seed, 1, Scale::Quick);
+    (plan.program, plan.drive, plan.traces) = (report.program.clone(), report.drive.clone(), report.traces.clone());
+    experiments.retain(|experiment| experiment.name != NOT_SWEPT);
+    let (left_out, experiments): (Vec<_>, Vec<_>) =
+        experiments.into_iter().partition(|experiment| NOT_IN_REPORT.contains(&experiment.name));
+    let mut found = findings(&plan, &experiments);
+    found.left_out = left_out.iter().map(|experiment| experiment.name).collect();
+    write(&found, out)?;
+    Ok(found)
+}
 
-fn findings(plan: &Plan, experiments: &[Experiment]) -> (Sweep, Vec<Base>) {
+/// Writes `sweep.json` into the folder, and returns what is in it.
+fn write(found: &Sweep, out: &Path) -> Outcome<String> {
+    let json = serde_json::to_string(found).unwrap_or_default();
+    std::fs::create_dir_all(out)?;
+    std::fs::write(out.join("sweep.json"), &json)?;
+    Ok(json)
+}
+
+fn findings(plan: &Plan, experiments: &[Experiment]) -> Sweep {
     let mut found = Sweep::new(plan);
     let first: Vec<Job> = (0..experiments.len()).map(|at| (at, None, sweep::base(plan))).collect();
     let mut bases: Vec<(usize, Found)> = Vec::new();
@@ -77,6 +98,7 @@ fn findings(plan: &Plan, experiments: &[Experiment]) -> (Sweep, Vec<Base>) {
         Ok(outcome) => bases.push((at, outcome)),
         Err(error) => found.unfinished.push(format!("{}: {error}", experiments[at].name)),
     });
+    bases.iter().for_each(|(at, base)| found.begin(experiments[*at].name, &base.rows));
     let moves = |(at, base): &(usize, Found)| {
         let at = *at;
         sweep::moved(plan, base).into_iter().map(move |(moved, variation)| (at, Some(moved), variation))
@@ -97,7 +119,7 @@ fn findings(plan: &Plan, experiments: &[Experiment]) -> (Sweep, Vec<Base>) {
             }
         }
     });
-    (found, bases.into_iter().map(|(at, base)| (experiments[at].name, base.rows)).collect())
+    found
 }
 
 /// Makes runs side by side, and hands their outcomes on in the order of the jobs.
@@ -112,7 +134,7 @@ fn make(plan: &Plan, experiments: &[Experiment], jobs: &[Job], mut take: impl Fn
     jobs.iter().zip(results).for_each(|(job, result)| result.into_iter().for_each(|result| take(job, result)));
 }
 
-fn print(found: &Sweep, bases: &[Base]) {
+pub(super) fn print(found: &Sweep) {
     say!("{:<16} {:>5} {:>12} {:>9} {:>7}", "constant", "by", "experiments", "verdicts", "turned");
     for sweep::Move { constant, by, experiments, verdicts, flips } in &found.moves {
         say!("{constant:<16} {:>5} {experiments:>12} {verdicts:>9} {flips:>7}", percent(*by));
@@ -134,10 +156,5 @@ fn print(found: &Sweep, bases: &[Base]) {
             verdict(*after),
         );
     }
-    let (steady, all) = found.steady(bases);
-    say!("\n{steady} of {all} verdicts hold wherever an assumed constant is");
-}
-
-fn percent(by: f64) -> String {
-    format!("{:+.0}%", (by - 1.0) * 100.0)
+    say!("\n{} of {} verdicts hold wherever an assumed constant is", found.steady, found.verdicts);
 }

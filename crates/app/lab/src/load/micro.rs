@@ -244,7 +244,8 @@ pub async fn fill(
     }
 }
 
-/// Reads anywhere in the chunks, which are `length` bytes long each.
+/// Reads anywhere in the chunks, which are `length` bytes long each. The seed decides all places, and their order: two stores with the same
+/// chunks are asked for the same bytes, whatever each drew before.
 ///
 /// # Errors
 /// The first failed call.
@@ -254,19 +255,21 @@ pub async fn read(
     load: Micro,
     chunks: Vec<ChunkId>,
     length: u64,
+    seed: u64,
 ) -> Result<MicroResult, LabError> {
     let run = Run::new(rt, target, load);
-    let chunks = Rc::new(chunks);
+    let (chunks, random) = (Rc::new(chunks), Rc::new(RefCell::new(Random::new(seed))));
     let workers: Vec<_> = (0..load.jobs * load.depth)
         .map(|_| {
-            let (run, chunks) = (run.clone(), chunks.clone());
-            let mut random = Random::new(rt.random());
+            let (run, chunks, random) = (run.clone(), chunks.clone(), random.clone());
             rt.spawn(async move {
                 let bytes = u64::from(run.load.io_bytes);
                 while !run.over() {
-                    let id = chunks[random.below(chunks.len() as u64) as usize];
-                    // fio aligns offsets to the request size.
-                    let offset = random.below(length / bytes) * bytes;
+                    let (id, offset) = {
+                        let random = &mut *random.borrow_mut();
+                        // fio aligns offsets to the request size.
+                        (chunks[random.below(chunks.len() as u64) as usize], random.below(length / bytes) * bytes)
+                    };
                     let began = run.rt.now();
                     match run.target.read(id, offset, run.load.io_bytes).await {
                         Ok(()) => run.count(began, bytes),

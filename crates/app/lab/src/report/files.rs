@@ -156,7 +156,9 @@ mod tests {
         let program = Program { commit: Some("abc+".to_owned()), build: Some("12".to_owned()) };
         let mut context = Context::new(7, Scale::Quick, Rc::new(|_, _| {})).made_by(program);
         let run = |context: &mut Context| {
-            Store::Engine(Setup::Ours).drive(context)?;
+            let store = Store::Engine(Setup::Ours);
+            store.drive(context)?;
+            context.on_host(store.host());
             Ok(Outcome::default())
         };
         let experiment = Experiment { name: "x", question: "", setup: "", runs: Runs::ONE, run };

@@ -1,5 +1,6 @@
 //! Reports: rows with verdicts, figures, their files, and the page of all.
 
+pub mod assumed;
 mod draw;
 pub mod figure;
 pub mod files;

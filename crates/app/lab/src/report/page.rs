@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
+use crate::report::assumed;
 use crate::report::files::VERSION;
 use crate::report::number::number;
 use crate::report::row::{Row, Verdict};
+use crate::runs::sweep::Sweep;
 use crate::targets::{self, Judged};
 
 const STYLE: &str = include_str!("page.css");
@@ -19,19 +21,19 @@ const STYLE: &str = include_str!("page.css");
 /// A run, and its findings.
 pub type Run = (Experiment, Outcome);
 
-/// Writes `index.html` into `folder`, beside the files that the runs wrote, and returns its path.
+/// Writes `index.html` into `folder`, beside the files that the runs wrote, with the findings of a sweep if there was one, and returns its path.
 ///
 /// # Errors
 /// The file that could not be written.
-pub fn write(folder: &Path, context: &Context, runs: &[Run]) -> Result<PathBuf, LabError> {
+pub fn write(folder: &Path, context: &Context, runs: &[Run], swept: Option<&Sweep>) -> Result<PathBuf, LabError> {
     let path = folder.join("index.html");
-    std::fs::write(&path, page(context, runs)?)
+    std::fs::write(&path, page(context, runs, swept)?)
         .map_err(|error| LabError(format!("{} could not be written: {error}", path.display())))?;
     Ok(path)
 }
 
 // Writing to a string cannot fail, here and below.
-fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
+fn page(context: &Context, runs: &[Run], swept: Option<&Sweep>) -> Result<String, LabError> {
     let mut out = String::new();
     let all = || runs.iter().flat_map(|(_, outcome)| &outcome.rows);
     let _ = write!(
@@ -60,10 +62,11 @@ fn page(context: &Context, runs: &[Run]) -> Result<String, LabError> {
             counts(outcome.rows.iter()),
         );
     }
-    out.push_str("</ol></nav>");
+    out.push_str("<li><a href='#assumed'>assumed</a> <span>Which verdicts hang on constants that are only assumed?</span></li></ol></nav>");
     for (experiment, outcome) in runs {
         section(&mut out, experiment, outcome)?;
     }
+    assumed::section(&mut out, swept);
     uncovered(&mut out);
     out.push_str("</body></html>\n");
     Ok(out)
@@ -185,7 +188,7 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     both.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     // A line does not begin with the unit of a share.
     text.replace('\'', "&#39;").replace('"', "&quot;").replace(" %", "&nbsp;%")
@@ -219,7 +222,7 @@ mod tests {
             remarks: vec!["a remark".to_owned()],
             ..Outcome::default()
         };
-        let page = page(&context, &[(experiment(), outcome)]).unwrap();
+        let page = page(&context, &[(experiment(), outcome)], None).unwrap();
         for part in [
             "<a href='#space'>",
             "seed 7, scale quick",

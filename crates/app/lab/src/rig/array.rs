@@ -9,7 +9,6 @@ use shingle_array_store::{
     ArrayDrive, ArrayStore, BufferFiles, Error, FormatOptions, IndexPlace, Options, RecoveryReport,
 };
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks, ZoneId};
-use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Runtimes, Sim, SimDevice};
@@ -127,7 +126,7 @@ impl LabArray {
     /// One more fresh drive, with its modelled times.
     pub fn another(&self, rt: &Runtime) -> ArrayDrive {
         let device = SimDevice::without_power_cuts(rt, self.medium());
-        device.set_drive(Drive::new(&self.drive.profile, self.drive.every));
+        device.set_drive(self.drive.model(self.drives as u64));
         let name = format!("{} more", self.drive.profile.name);
         ArrayDrive { name, dev: HostDevice::new(Host::linux_6_10(), Rc::new(device)) }
     }
@@ -196,7 +195,7 @@ impl LabArray {
     ) -> Result<(Rig, RecoveryReport, Duration), LabError> {
         let (devices, drives) = self.power_on(runtimes, media);
         let rt = &runtimes.program;
-        devices.iter().for_each(|device| device.set_drive(Drive::new(&self.drive.profile, self.drive.every)));
+        keep_time(&self.drive, &devices);
         let began = rt.now();
         let (store, report) = ArrayStore::open(rt, &drives, &IndexPlace::Memory, options).await.map_err(lab_error)?;
         Ok((Rig { store, devices, array: self.clone() }, report, rt.now().since(began)))
@@ -233,6 +232,11 @@ impl LabArray {
             sequential(&rt, &device, zones.into(), write).await
         })
     }
+}
+
+/// Gives drives of a batch their modelled times.
+fn keep_time(drive: &LabDrive, devices: &[Rc<SimDevice>]) {
+    (0..).zip(devices).for_each(|(number, device)| device.set_drive(drive.model(number)));
 }
 
 /// Bytes a second of one drive, in commands of 1 MiB, sixteen at a time.
@@ -276,8 +280,7 @@ async fn sequential(rt: &Runtime, device: &Rc<SimDevice>, zones: Rc<[ZoneId]>, w
 impl Rig {
     /// Gives the drives their modelled times from now on.
     pub fn keep_time(&self) {
-        let LabDrive { profile, every, .. } = &self.array.drive;
-        self.devices.iter().for_each(|device| device.set_drive(Drive::new(profile, *every)));
+        keep_time(&self.array.drive, &self.devices);
     }
 
     /// Gives the drives next to no time again.

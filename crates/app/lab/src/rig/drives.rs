@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use shingle_base::Blocks;
-use shingle_drive_model::{Drive, Kind, Profile};
+use shingle_drive_model::{Drive, Jitter, Kind, Profile};
 use shingle_runtime::Runtime;
 use shingle_sim::SimDevice;
 use shingle_zoned::{Geometry, MemoryDevice};
@@ -102,12 +102,11 @@ impl LabDrive {
     /// # Errors
     /// As [`shingled`](Self::shingled).
     pub fn twin_of_shingled(context: &Context) -> Result<Self, LabError> {
-        // Of the profile as it is: a change of the run is made once, in the twin.
         let profile = match &context.drive {
             Some(profile) => Self::shingled(context).map(|_| profile.clone())?,
             None => Profile::named(PAPER_DRIVE).map_err(|error| LabError(error.0))?,
         };
-        Ok(Self::of(context.used(conventional_twin(&profile))))
+        Ok(Self::of(context.twin(&profile, conventional_twin)))
     }
 
     /// Only every `every`th zone, so that seeks stay those of the whole drive. (SMORE, section V-A.)
@@ -167,9 +166,21 @@ impl LabDrive {
 
     /// A device with this drive's times over `medium`.
     pub fn device(&self, rt: &Runtime, medium: MemoryDevice) -> Rc<SimDevice> {
+        self.device_of_batch(0, rt, medium)
+    }
+
+    /// The same of the drive of that number.
+    pub fn device_of_batch(&self, number: u64, rt: &Runtime, medium: MemoryDevice) -> Rc<SimDevice> {
         let device = SimDevice::without_power_cuts(rt, medium);
-        device.set_drive(Drive::new(&self.profile, self.every));
+        device.set_drive(self.model(number));
         Rc::new(device)
+    }
+
+    /// The model of the drive of that number: if it has jitter, no two of a batch turn alike.
+    pub fn model(&self, number: u64) -> Drive {
+        let seed = |jitter: Jitter| jitter.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let jitter = self.profile.jitter.map(|jitter| Jitter { seed: seed(jitter), ..jitter });
+        Drive::new(&Profile { jitter, ..self.profile.clone() }, self.every)
     }
 }
 

@@ -53,6 +53,9 @@ impl Host {
         Self { name: "Linux 6.10, queue depth 1", queue_max: Some(1), ..Self::linux_6_10() }
     }
 
+    /// The kernels behind which stores are compared: the papers' and one of today.
+    pub const KERNELS: [Self; 2] = [Self::linux_4_19(), Self::linux_6_10()];
+
     /// Permits of commands at a drive.
     pub(crate) fn permits(&self) -> Semaphore {
         Semaphore::new(self.queue_max.map_or(Semaphore::MAX_PERMITS, |most| most.max(1) as usize))

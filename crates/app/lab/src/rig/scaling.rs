@@ -109,8 +109,8 @@ pub(crate) async fn open_with(
     options: Options,
 ) -> Result<(ObjectEngine, Vec<Rc<SimDevice>>), LabError> {
     let (mut drives, mut devices) = (Vec::new(), Vec::new());
-    for _ in 0..count {
-        let device = drive.device(rt, drive.medium());
+    for number in 0..count as u64 {
+        let device = drive.device_of_batch(number, rt, drive.medium());
         let host = HostDevice::new(Host::linux_6_10(), device.clone());
         ChunkStore::format(rt, host.clone(), &FormatOptions::default()).await.map_err(lab_error)?;
         let (chunks, _) = ChunkStore::open(rt, host, Setup::Ours.options()).await.map_err(lab_error)?;

@@ -1,4 +1,4 @@
-//! Every store that experiments compare, each on its own drive behind its own kernel.
+//! Every store that experiments compare, each on its own drive. The kernel between both is a parameter of the experiment.
 
 use std::rc::Rc;
 
@@ -46,7 +46,6 @@ impl Store {
     /// # Errors
     /// The user's drive cannot carry the load.
     pub fn drive(self, context: &Context) -> Result<LabDrive, LabError> {
-        context.on_host(self.host());
         match self {
             Self::Engine(setup) => context.with_options(self.name(), &setup.options()),
             Self::Ext4(options) | Self::Ext4OnTwin(options) => context.with_options(self.name(), &options),
@@ -61,29 +60,17 @@ impl Store {
         })
     }
 
-    /// The kernel that it ran on.
+    /// The kernel that it ran on in the paper; of the project's own, one of today.
     pub fn host(self) -> Host {
         let own = matches!(self, Self::Engine(Setup::Ours | Setup::Blind));
         if own { Host::linux_6_10() } else { Host::linux_4_19() }
     }
 
-    /// A fresh store on a fresh drive behind the kernel that it ran on, and the drive.
+    /// A fresh store on a fresh drive behind a kernel, and the drive.
     ///
     /// # Errors
     /// The store's error.
     pub async fn format(
-        self,
-        rt: &Runtime,
-        drive: &LabDrive,
-    ) -> Result<(Rc<dyn ChunkTarget>, Rc<SimDevice>), LabError> {
-        self.format_on(rt, drive, self.host()).await
-    }
-
-    /// The same behind another kernel.
-    ///
-    /// # Errors
-    /// The store's error.
-    pub async fn format_on(
         self,
         rt: &Runtime,
         drive: &LabDrive,

@@ -13,6 +13,7 @@ use shingle_translation::{FormatOptions, Options, Volume};
 
 use crate::baseline::dm_zoned::DmZoned;
 use crate::baseline::zdm::Zdm;
+use crate::context::BATCH;
 use crate::error::LabError;
 use crate::rig::blocks::DriveBlocks;
 use crate::rig::drives::LabDrive;
@@ -42,9 +43,6 @@ pub struct System {
     profile: Profile,
     kind: Kind,
 }
-
-/// Deviations of drives of one batch, where the profile has none.
-const JITTER: Jitter = Jitter { seed: 0, spindle_ppm: 200, wander_us: 5, completion_us: 2.0 };
 
 impl System {
     fn new(name: &str, profile: Profile, kind: Kind) -> Self {
@@ -103,7 +101,7 @@ impl System {
         write_cache: bool,
     ) -> Result<Opened, LabError> {
         let mut profile = self.profile.clone();
-        profile.jitter = profile.jitter.or(Some(JITTER)).map(|jitter| Jitter { seed, ..jitter });
+        profile.jitter = profile.jitter.or(Some(BATCH)).map(|jitter| Jitter { seed, ..jitter });
         if let Kind::Drive = self.kind {
             let blocks = Rc::new(DriveBlocks::of_profile(&runtimes.hardware, &profile, host)?);
             // A drive that has no such cache has none on.

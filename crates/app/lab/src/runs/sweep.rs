@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use shingle_drive_model::Profile;
 
 use crate::change::{Change, Moved};
-use crate::constants::Constant;
 use crate::context::Scale;
 use crate::experiment::Outcome;
 use crate::inputs::Program;
@@ -23,9 +21,7 @@ pub fn base(plan: &Plan) -> Variation {
 
 /// Runs of an experiment with moved constants, by its run with none moved: only constants of its drives count.
 pub fn moved(plan: &Plan, base: &Outcome) -> Vec<(Moved, Variation)> {
-    let drives: Vec<Profile> = base.inputs.drives.keys().filter_map(|name| Profile::named(name).ok()).collect();
-    let assumed = |constant: &Constant| drives.iter().any(|drive| constant.scale(&mut drive.clone(), 1.0));
-    let moves = Constant::ALL.into_iter().filter(assumed).flat_map(|constant| FACTORS.map(|by| Moved { constant, by }));
+    let moves = base.inputs.assumed.iter().flat_map(|&constant| FACTORS.map(|by| Moved { constant, by }));
     let variation = |moved| Variation { seed: plan.seed, change: Change { moved: Some(moved), ..Change::default() } };
     moves.map(|moved| (moved, variation(moved))).collect()
 }
@@ -62,6 +58,14 @@ pub struct Sweep {
     pub seed: u64,
     /// Its scale.
     pub scale: Scale,
+    /// Experiments that were judged again, and those that were not for what that takes.
+    pub experiments: Vec<&'static str>,
+    /// See there.
+    pub left_out: Vec<&'static str>,
+    /// All verdicts with no constant moved.
+    pub verdicts: usize,
+    /// Those of them that no constant turns.
+    pub steady: usize,
     /// Constants that moved, with the number of verdicts that turned.
     pub moves: Vec<Move>,
     /// Verdicts that turned.
@@ -89,10 +93,20 @@ impl Sweep {
     /// Findings of nothing.
     pub fn new(plan: &Plan) -> Self {
         let (program, seed, scale) = (plan.program.clone(), plan.seed, plan.scale);
-        Self { schema: 1, program, seed, scale, moves: Vec::new(), flips: Vec::new(), unfinished: Vec::new() }
+        let (experiments, left_out, moves, flips, unfinished) = Default::default();
+        let (verdicts, steady) = (0, 0);
+        Self { schema: 2, program, seed, scale, experiments, left_out, verdicts, steady, moves, flips, unfinished }
     }
 
-    /// Takes in a run with a moved constant.
+    /// Takes in an experiment's rows with no constant moved, before those with moved ones.
+    pub fn begin(&mut self, experiment: &'static str, base: &[Row]) {
+        self.experiments.push(experiment);
+        let asked = |row: &Row| usize::from(row.reproduced.is_some()) + usize::from(row.goal_met.is_some());
+        self.verdicts += base.iter().map(asked).sum::<usize>();
+        self.steady = self.verdicts;
+    }
+
+    /// Takes in a run with a moved constant: each verdict that is another one turns.
     pub fn take(&mut self, experiment: &'static str, base: &[Row], moved: Moved, rows: &[Row]) {
         let (constant, by) = (moved.constant.name(), moved.by);
         let (mut verdicts, before_count) = (0, self.flips.len());
@@ -113,6 +127,8 @@ impl Sweep {
             }
         }
         let flips = self.flips.len() - before_count;
+        let turned: BTreeSet<_> = self.flips.iter().map(|flip| (flip.experiment, &flip.row, flip.question)).collect();
+        self.steady = self.verdicts - turned.len();
         match self.moves.iter_mut().find(|known| (known.constant, known.by) == (constant, by)) {
             Some(known) => {
                 known.experiments += 1;
@@ -122,46 +138,56 @@ impl Sweep {
             None => self.moves.push(Move { constant, by, experiments: 1, verdicts, flips }),
         }
     }
-
-    /// Verdicts that no constant turns, and all of them, of rows of the base.
-    pub fn steady(&self, base: &[(&'static str, Vec<Row>)]) -> (usize, usize) {
-        let all = base.iter().flat_map(|(_, rows)| rows);
-        let all = all.map(|row| usize::from(row.reproduced.is_some()) + usize::from(row.goal_met.is_some())).sum();
-        let turned: BTreeSet<_> = self.flips.iter().map(|flip| (flip.experiment, &flip.row, flip.question)).collect();
-        (all - turned.len(), all)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use shingle_drive_model::Profile;
+
     use super::*;
+    use crate::constants::Constant;
+    use crate::context::Context;
     use crate::report::row::Better;
+    use crate::rig::twin::{conventional_twin, zoned_twin};
 
     #[test]
     fn constants_of_the_drives_alone_are_moved() {
         let plan = Plan::new(1, 1, Scale::Quick);
-        let of = |drive: &str| {
-            let mut outcome = Outcome::default();
-            outcome.inputs.drives.insert(drive.to_owned(), String::new());
+        let of = |drive: &dyn Fn(&Context) -> Profile| {
+            let context = plan.context(base(&plan), Rc::new(|_, _| {}));
+            drive(&context);
+            let outcome = Outcome { inputs: context.inputs.take(), ..Outcome::default() };
             moved(&plan, &outcome).into_iter().map(|(moved, _)| moved.constant).collect::<BTreeSet<_>>()
         };
-        let (hm_smr, array) = (of("st20000nm001j"), of("ha10"));
+        let named = |context: &Context, name: &str| context.profile(name).unwrap();
+        let (hm_smr, array) = (of(&|context| named(context, "st20000nm001j")), of(&|context| named(context, "ha10")));
         assert!(hm_smr.contains(&Constant::FullSeek) && !hm_smr.contains(&Constant::Seeks));
         assert!(array.contains(&Constant::Seeks) && !array.contains(&Constant::InnerRate));
-        assert!(of("zns-1tb").is_empty(), "it is no disk");
+        let twin = of(&|context| context.twin(&Profile::named("st20000nm001j").unwrap(), conventional_twin));
+        assert_eq!(twin, hm_smr, "a twin has the constants of its drive");
+        let managed = of(&|context| named(context, "st8000as0002"));
+        assert!(managed.contains(&Constant::Ring) && managed.contains(&Constant::Settle));
+        let zoned = of(&|context| context.twin(&Profile::named("st8000as0002").unwrap(), zoned_twin));
+        assert!(zoned.contains(&Constant::ZoneCommands) && !managed.contains(&Constant::ZoneCommands));
+        let shown = of(&|context| context.shown(Profile::named("wd40nmzw").unwrap()));
+        assert!(shown.is_empty(), "no verdict is of it");
     }
 
     #[test]
     fn verdicts_that_turn_are_told_and_counted() {
         let row = |ours: f64| Row::new("r", "x", Better::Higher).ours(ours).goal(10.0).judged();
-        let base = vec![("e", vec![row(11.0), Row::new("shown", "x", Better::Higher).ours(1.0)])];
+        let base = [row(11.0), Row::new("shown", "x", Better::Higher).ours(1.0)];
         let mut sweep = Sweep::new(&Plan::new(1, 1, Scale::Quick));
         let moved = |by: f64| Moved { constant: Constant::Overhead, by };
-        sweep.take("e", &base[0].1, moved(0.5), &[row(12.0)]);
-        sweep.take("e", &base[0].1, moved(1.5), &[row(9.0)]);
+        sweep.begin("e", &base);
+        sweep.take("e", &base, moved(0.5), &[row(12.0)]);
+        assert_eq!((sweep.steady, sweep.verdicts), (1, 1));
+        sweep.take("e", &base, moved(1.5), &[row(9.0)]);
         assert_eq!(sweep.moves.iter().map(|found| (found.verdicts, found.flips)).collect::<Vec<_>>(), [(1, 0), (1, 1)]);
         let flip = &sweep.flips[0];
         assert_eq!((flip.before, flip.after, flip.values), (Verdict::Yes, Some(Verdict::No), [Some(11.0), Some(9.0)]));
-        assert_eq!(sweep.steady(&base), (0, 1));
+        assert_eq!((sweep.steady, sweep.verdicts), (0, 1));
     }
 }

@@ -1,5 +1,7 @@
 //! Systems that blocks are replayed on: one drive of each kind of mapping, as new, and a volume on a zoned one.
 
+use shingle_drive_model::Profile;
+
 use crate::context::Context;
 use crate::error::LabError;
 use crate::rig::system::System;
@@ -31,11 +33,13 @@ pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
     let mut systems = Vec::new();
     for (name, profile) in DRIVES {
         let judged = [MEDIA_CACHE, MEDIA_CACHE_8TB].contains(&name);
-        let profile = if judged { context.profile(profile) } else { context.shown_profile(profile) }?;
-        systems.push(System::drive(name, profile.clone()));
+        let profile = Profile::named(profile).map_err(|error| LabError(error.0))?;
         if name == MEDIA_CACHE_8TB {
-            systems.push(System::volume(VOLUME, context.shown(zoned_twin(&profile))));
+            let twin = context.without_verdicts(|| context.twin(&profile, zoned_twin));
+            systems.push(System::volume(VOLUME, twin));
         }
+        let drive = if judged { context.used(profile) } else { context.shown(profile) };
+        systems.push(System::drive(name, drive));
     }
     if let Some(own) = context.drive.as_ref().filter(|profile| !profile.kind.is_zoned()) {
         systems.push(System::drive(&format!("{} (your own)", own.name), context.shown(own.clone())));

@@ -36,18 +36,20 @@ pub(super) fn zns(context: &Context) -> Result<Profile, LabError> {
 
 /// The conventional drive: the same mechanics, and the rate of the paper's.
 pub(super) fn conventional(context: &Context) -> Result<Profile, LabError> {
-    let mut profile = conventional_twin(&named("hsh721414al")?);
-    if let Some(recording) = &mut profile.recording {
-        recording.outer_mb_s /= FASTER;
-        recording.inner_mb_s /= FASTER;
-    }
-    profile.name = "hua72303-like".to_owned();
-    Ok(context.used(profile))
+    let slower = |zoned: &Profile| {
+        let mut profile = conventional_twin(zoned);
+        if let Some(recording) = &mut profile.recording {
+            recording.outer_mb_s /= FASTER;
+            recording.inner_mb_s /= FASTER;
+        }
+        Profile { name: "hua72303-like".to_owned(), ..profile }
+    };
+    Ok(context.twin(&named("hsh721414al")?, slower))
 }
 
 /// The conventional twin of the host-managed drive, as fast as that.
 pub(super) fn twin(context: &Context) -> Result<Profile, LabError> {
-    Ok(context.used(conventional_twin(&named("hsh721414al")?)))
+    Ok(context.twin(&named("hsh721414al")?, conventional_twin))
 }
 
 /// The drive-managed disk, its persistent cache as large in proportion to `bytes` as the paper's to 125 GiB.

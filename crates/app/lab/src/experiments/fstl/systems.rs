@@ -45,22 +45,27 @@ fn second(name: &str, zoned: &Profile, options: Tl2) -> System {
 
 /// All systems. A further layer is a line here: a volume, and the function that attaches its controller.
 pub(super) fn all(context: &Context) -> Result<Vec<System>, LabError> {
-    let managed = context.profile("st8000as0002")?;
-    let zoned = context.used(zoned_twin(&managed));
-    Ok(on(context, managed, zoned, cache_zones(context)))
+    let zoned = context.twin(&managed()?, zoned_twin);
+    Ok(on(context, context.used(managed()?), zoned, cache_zones(context)))
 }
 
 /// All systems, with a cache of TL1's of so many zones, on drives whose volatile caches are on throughout: none loses a turn.
 pub(super) fn for_files(context: &Context, cache_zones: u32) -> Result<Vec<System>, LabError> {
-    let managed = context.profile("st8000as0002")?;
-    Ok(on(context, managed, cached_twin(context)?, cache_zones))
+    Ok(on(context, context.used(managed()?), cached_twin(context)?, cache_zones))
 }
 
 /// The zoned twin with its volatile cache on.
 pub(super) fn cached_twin(context: &Context) -> Result<Profile, LabError> {
-    let mut twin = zoned_twin(&context.profile("st8000as0002")?);
-    twin.cache.write_cache = true;
-    Ok(context.used(twin))
+    let cached = |managed: &Profile| {
+        let mut twin = zoned_twin(managed);
+        twin.cache.write_cache = true;
+        twin
+    };
+    Ok(context.twin(&managed()?, cached))
+}
+
+fn managed() -> Result<Profile, LabError> {
+    Profile::named("st8000as0002").map_err(|error| LabError(error.0))
 }
 
 fn on(context: &Context, managed: Profile, zoned: Profile, cache_zones: u32) -> Vec<System> {

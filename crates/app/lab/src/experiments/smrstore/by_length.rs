@@ -4,6 +4,7 @@
 //! **Knows nothing of** what a row is about.
 //!
 //! # Invariants
+//! - LAB-KERNEL-1: a goal over another store is one behind the same kernel, and holds behind each: the kernel is no merit of a store.
 //! - LAB-LEN-1: no verdict is of the length that suits it: the paper's configuration is consistent at best, and a goal is judged at the length
 //!   where ours is farthest on its wrong side.
 
@@ -16,6 +17,7 @@ use crate::load::lengths::{LENGTHS, Lengths};
 use crate::load::multistream::MultiStreamResult;
 use crate::report::number::number;
 use crate::report::row::{Better, Row};
+use crate::rig::host::Host;
 use crate::rig::store::Store;
 
 /// One case with each length, in the order of [`LENGTHS`]; with the first alone where a run does not try every input.
@@ -25,9 +27,15 @@ pub(super) struct ByLength(Vec<Arc<MultiStreamResult>>);
 pub(super) type Values = Vec<f64>;
 
 impl ByLength {
-    /// A store that is so full.
+    /// A store that is so full, behind the kernel that it ran on.
     pub(super) fn of_store(context: &Context, store: Store, full: f64) -> Result<Self, LabError> {
-        Self::measure(context, store.name(), |lengths| Case { lengths, ..Case::new(store, full) })
+        Self::behind(context, store, store.host(), full)
+    }
+
+    /// The same behind a kernel.
+    pub(super) fn behind(context: &Context, store: Store, host: Host, full: f64) -> Result<Self, LabError> {
+        let name = format!("{}, {}", store.name(), host.name);
+        Self::measure(context, &name, |lengths| Case { lengths, host, ..Case::new(store, full) })
     }
 
     /// Runs it, where it was not run before.
@@ -46,6 +54,17 @@ impl ByLength {
     pub(super) fn values(&self, of: impl Fn(&MultiStreamResult) -> f64) -> Values {
         self.0.iter().map(|run| of(run)).collect()
     }
+}
+
+/// Factors behind each kernel, of stores behind the same one: of each length the least (LAB-KERNEL-1), and words for all.
+pub(super) fn least_of_kernels(factors: &[Values]) -> (Values, String) {
+    let lengths = factors.iter().map(Vec::len).min().unwrap_or(0);
+    let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+    let of_all = (0..lengths).map(|at| least(&mut factors.iter().map(|factors| factors[at]))).collect();
+    let each = Host::KERNELS.iter().zip(factors);
+    let each =
+        each.map(|(host, factors)| format!("{} behind {}", number(least(&mut factors.iter().copied())), host.name));
+    (of_all, format!("the smaller one of both kernels: {}", each.collect::<Vec<_>>().join(", ")))
 }
 
 /// Each value over the other one of the same length.
@@ -79,6 +98,14 @@ pub(super) fn ours(row: Row, values: &[f64]) -> Row {
 mod tests {
     use super::*;
     use crate::report::row::Verdict;
+
+    /// LAB-KERNEL-1.
+    #[test]
+    fn a_kernel_that_suits_a_factor_does_not_make_it() {
+        let (factors, words) = least_of_kernels(&[vec![2.2, 3.0], vec![2.5, 1.9]]);
+        assert_eq!(factors, [2.2, 1.9]);
+        assert_eq!(words, "the smaller one of both kernels: 2.2 behind Linux 4.19, 1.9 behind Linux 6.10");
+    }
 
     /// LAB-LEN-1.
     #[test]

@@ -24,7 +24,7 @@ pub(crate) fn experiment() -> Experiment {
         name: "micro-read",
         question: "How fast does one drive serve random reads of filled chunks, by I/O size?",
         setup: "512 chunks of 252 MiB (64 in a quick run), written sixteen at a time in 1 MiB appends, on the outermost zones of each drive; \
-                then four fio jobs, four requests outstanding each, that read anywhere in them. The paper's figures are of \
+                then four fio jobs, four requests outstanding each, that read anywhere in them: every store is asked for the same bytes in the same order. The paper's figures are of \
                 drives at their own speeds: at queue depth 1 they differ by 121 to 113 reads a second (Table 2). The goals are of ext4 on \
                 the conventional twin of the shingled drive, behind the kernel of the project's own.",
         runs: Runs::SEEDS_AND_TURNS,
@@ -110,13 +110,14 @@ fn measure(store: Store, host: Host, sizes: &'static [u32], context: &Context) -
     let seconds = context.scale.pick((1, 8), (5, 60), (10, 600));
     let drive = store.drive(context)?;
     context.on_host(host);
-    Sim::new(context.seed).run(move |rt| async move {
-        let (target, _) = store.format_on(&rt, &drive, host).await?;
+    let seed = context.seed;
+    Sim::new(seed).run(move |rt| async move {
+        let (target, _) = store.format(&rt, &drive, host).await?;
         let chunks = micro::fill(&rt, &target, chunks, LENGTH, Stream::Gc).await?;
         let mut curve = Vec::new();
         for &size in sizes {
             let load = Micro::paper(size, Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));
-            let found = micro::read(&rt, target.clone(), load, chunks.clone(), LENGTH).await?;
+            let found = micro::read(&rt, target.clone(), load, chunks.clone(), LENGTH, seed).await?;
             curve.push((f64::from(size) / 1024.0, found));
         }
         Ok(curve)

@@ -34,8 +34,6 @@ const GOALS: [Goals; 2] = [
     Goals { io_bytes: 4 << 10, over_paper: 10.0, blind: Some(3.0), over_ext4: None },
 ];
 
-const HOSTS: [(&str, Host); 2] = [("Linux 4.19", Host::linux_4_19()), ("Linux 6.10", Host::linux_6_10())];
-
 /// Rates in MB/s behind one kernel, with files at random.
 struct AtRandom {
     paper: f64,
@@ -50,9 +48,9 @@ pub(super) fn rows(context: &Context) -> Result<Vec<Row>, LabError> {
     let (mut rows, mut all_times) = (Vec::new(), Vec::new());
     for goals in GOALS {
         let (size, mut at_random) = (goals.io_bytes, Vec::new());
-        for (host_name, host) in HOSTS {
+        for host in Host::KERNELS {
             for (order_name, order) in [("files in turn", Order::Turn), ("files at random", Order::Random)] {
-                let name = format!("HC-W, {} KiB, {host_name}, {order_name}", size >> 10);
+                let name = format!("HC-W, {} KiB, {}, {order_name}", size >> 10, host.name);
                 (context.progress)(&name, None);
                 let of = |store| measure(store, host, size, order, context);
                 let engine = |setup| of(Store::Engine(setup));
@@ -124,7 +122,7 @@ pub(super) fn measure(
     let drive = store.drive(context)?;
     context.on_host(host);
     Sim::new(context.seed).run(move |rt| async move {
-        let (target, _) = store.format_on(&rt, &drive, host).await?;
+        let (target, _) = store.format(&rt, &drive, host).await?;
         micro::write(&rt, target, load).await
     })
 }

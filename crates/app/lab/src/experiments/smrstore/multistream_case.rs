@@ -10,12 +10,15 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::load::lengths::{LENGTHS, Lengths};
 use crate::load::multistream::{self, MultiStream, MultiStreamResult};
+use crate::rig::host::Host;
 use crate::rig::store::Store;
 
 /// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) store: Store,
+    /// The kernel between store and drive.
+    pub(super) host: Host,
     /// The share of the capacity that is in use.
     pub(super) full: f64,
     /// Lengths of its chunks.
@@ -23,8 +26,9 @@ pub(super) struct Case {
 }
 
 impl Case {
+    /// A store so full, behind the kernel that it ran on.
     pub(super) fn new(store: Store, full: f64) -> Self {
-        Self { store, full, lengths: LENGTHS[0] }
+        Self { store, host: store.host(), full, lengths: LENGTHS[0] }
     }
 }
 
@@ -44,6 +48,7 @@ pub(super) fn f2fs(context: &Context) -> Store {
 /// Runs one case, unless it was run before. `name` is shown meanwhile.
 pub(super) fn measure(case: Case, context: &Context, name: &str) -> Result<Arc<MultiStreamResult>, LabError> {
     let key = format!("{case:?}, seed {}, {:?}", context.seed, context.change);
+    context.on_host(case.host);
     let whole = case.store.drive(context)?;
     let every = every(context);
     let drive = whole.every(every).first_zones(ZONES / every);
@@ -56,7 +61,7 @@ pub(super) fn measure(case: Case, context: &Context, name: &str) -> Result<Arc<M
     let (progress, name) = (context.progress.clone(), format!("{name}, {:.0} % full", case.full * 100.0));
     context.known.or_make(key, || {
         Sim::new(context.seed).run(move |rt| async move {
-            let (target, _device) = case.store.format(&rt, &drive).await?;
+            let (target, _device) = case.store.format(&rt, &drive, case.host).await?;
             multistream::run(&rt, target, load, |share| progress(&name, Some(share))).await
         })
     })

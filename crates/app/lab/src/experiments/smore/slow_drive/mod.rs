@@ -9,7 +9,6 @@ mod waits;
 use std::time::Duration;
 
 use shingle_array_store::{ArrayStore, Options};
-use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::Runtime;
 use shingle_sim::{Random, Sim};
@@ -114,7 +113,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         all_times.extend(times::rows(&format!("GET {size}, one drive slow"), None, Some(&slow.times)));
     }
     rows.extend(put::rows(context, code)?);
-    rows.push(put_drives::row(context)?);
+    rows.extend(put_drives::rows(context)?);
     rows.extend(beside::rows(context, code)?);
     rows.extend(all_times);
     Ok(Outcome { rows, ..Outcome::default() })
@@ -141,8 +140,7 @@ fn measure(array: &LabArray, load: Load) -> Result<[Found; 2], LabError> {
             rigs.push((rig, objects.count() as u64));
         }
         if load.slower > 1 {
-            let LabArray { drive, .. } = &array;
-            rigs[0].0.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
+            rigs[0].0.devices[5].set_slow_drive(array.drive.model(5), load.slower);
         }
         let both = rigs.iter().enumerate().map(|(number, (rig, objects))| {
             let random = Random::new(load.seed * 2 + number as u64);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shingle_array_store::{ArrayStore, Options, PutHints};
-use shingle_drive_model::Drive;
 use shingle_erasure::Code;
 use shingle_runtime::{Instant, Runtime};
 use shingle_sim::{Random, Sim};
@@ -14,6 +13,7 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::load::objects::name;
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::array::{LabArray, lab_error};
 
 /// Bytes of an object, and of a piece of it.
@@ -56,6 +56,7 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
 
     let (well, slow) = (measure(2, 1, time)?, measure(2, SLOWER, time)?);
     let [took, took_well] = [&slow, &well].map(|found| found.puts.between(WARM_UP, time));
+    let elsewhere_times = [&well, &slow].map(|found| found.puts.summary(WARM_UP, time));
     let before = slow.puts.between(Duration::ZERO, WARM_UP);
     let elsewhere = row(
         format!("PUT 64 MiB, {} drives, 99th percentile, one drive slow over none", 2 * code.width()),
@@ -86,7 +87,13 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     let after = row(id("99th percentile without the slow drive over all well"), "x", ratio(&took, &took_well), GOAL)
         .note(compared(&took, &took_well))
         .judged();
-    Ok(vec![elsewhere, ours, after])
+    let mut rows = vec![elsewhere, ours, after];
+    let two = 2 * code.width();
+    rows.extend(times::rows(&format!("PUT 64 MiB, {two} drives, all well"), None, Some(&elsewhere_times[0])));
+    rows.extend(times::rows(&format!("PUT 64 MiB, {two} drives, one slow"), None, Some(&elsewhere_times[1])));
+    let without = slow.puts.summary(given_up + AFTER, time);
+    rows.extend(times::rows(&id("without the slow drive"), None, Some(&without)));
+    Ok(rows)
 }
 
 /// Puts that come at random times, also while earlier ones are under way.
@@ -97,8 +104,7 @@ fn measure(array: &LabArray, groups: u64, load: Load) -> Result<Found, LabError>
         rig.keep_time();
         let began = rt.now();
         if load.slower > 1 {
-            let LabArray { drive, .. } = &array;
-            rig.devices[5].set_slow_drive(Drive::new(&drive.profile, drive.every), load.slower);
+            rig.devices[5].set_slow_drive(array.drive.model(5), load.slower);
         }
         let given_up = rt.spawn(given_up(rt.clone(), rig.store.clone(), began, load.time));
         let puts = puts(&rt, &rig.store, groups * PUTS, load).await?;
