@@ -21,8 +21,8 @@ use crate::error::Result;
 use crate::server::start_log;
 
 pub use disk::AttachVolume;
-pub(crate) use exports::{MAP_BYTES, is_snapshot_of};
 pub use exports::{Exports, TlsFiles, VolumeExport, export_name};
+pub(crate) use exports::{MAP_BYTES, is_snapshot_of};
 pub(crate) use kept::{Standing, Volumes};
 pub use place::Place;
 pub use serving::{Served, Stop};
