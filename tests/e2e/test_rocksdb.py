@@ -64,6 +64,12 @@ def test_each_call_of_the_file_system(drive, uri, contract, preload):
     ok("files", "format", drive, "--force", "--yes")
     run(contract, "calls", uri, env={**preload, "SHINGLE_ROCKSDB_CACHE_MIB": "0"})
     checked(drive)
+    # With whole tables in memory, as the dissertation has them.
+    ok("files", "format", drive, "--force", "--yes")
+    run(contract, "calls", uri, env={**preload, "SHINGLE_ROCKSDB_CACHE": "tables"})
+    checked(drive)
+    refused = subprocess.run([contract, "calls", uri], env={**preload, "SHINGLE_ROCKSDB_CACHE": "files"}, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "`blocks` or `tables`" in refused.stderr, refused.stderr
 
 
 def test_rocksdbs_own_programs(drive, uri, preload):
