@@ -10,6 +10,7 @@ from shingle import BINARY
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = BINARY.parent
+CHECKS = ROOT / "tests/rocksdb/checks.h"
 
 
 def missing():
@@ -48,11 +49,29 @@ def library():
     return TARGET / "libshingle_rocksdb.so"
 
 
+def program(name, *others, libraries=()):
+    """A program of tests/rocksdb, with sources and headers of the library that it needs."""
+    binding = ROOT / "bindings/rocksdb"
+    made, sources = TARGET / "rocksdb" / name, [ROOT / f"tests/rocksdb/{name}.cc", *(path for path in others if path.suffix == ".cc")]
+    with alone():
+        if not made.exists() or made.stat().st_mtime < max(path.stat().st_mtime for path in [*sources, *others]):
+            includes = [f"-I{binding / 'include'}", f"-I{binding / 'cpp'}"]
+            made.parent.mkdir(parents=True, exist_ok=True)
+            run("g++", "-std=c++17", "-O1", "-Wall", "-Werror", *includes, *sources, "-o", made, "-lrocksdb", *libraries, seconds=300)
+    return made
+
+
 def contract():
     """The program of tests/rocksdb/contract.cc; its head tells what it does."""
-    program, source = TARGET / "rocksdb" / "contract", ROOT / "tests/rocksdb/contract.cc"
-    with alone():
-        header = ROOT / "bindings/rocksdb/include"
-        if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in [source, header / "shingle/files.h"]):
-            run("g++", "-std=c++17", "-O1", "-Wall", "-Werror", f"-I{header}", source, "-o", program, "-lrocksdb", "-ldl", seconds=300)
-    return program
+    return program("contract", CHECKS, ROOT / "bindings/rocksdb/include/shingle/files.h", libraries=["-ldl"])
+
+
+def faults():
+    """The program of tests/rocksdb/faults.cc; its head tells what it does."""
+    return program("faults", CHECKS)
+
+
+def statuses():
+    """The program of tests/rocksdb/statuses.cc."""
+    binding = ROOT / "bindings/rocksdb"
+    return program("statuses", binding / "cpp/status.cc", binding / "cpp/status.h", binding / "include/shingle/files.h")

@@ -31,6 +31,11 @@ def contract(library):
     return rocksdb.contract()
 
 
+@pytest.fixture(scope="module")
+def faults(library):
+    return rocksdb.faults()
+
+
 @pytest.fixture
 def preload(library):
     return {**os.environ, "LD_PRELOAD": str(library)}
@@ -59,6 +64,12 @@ def test_each_call_of_the_file_system(drive, uri, contract, preload):
     ok("files", "format", drive, "--force", "--yes")
     run(contract, "calls", uri, env={**preload, "SHINGLE_ROCKSDB_CACHE_MIB": "0"})
     checked(drive)
+    # With whole tables in memory, as the dissertation has them.
+    ok("files", "format", drive, "--force", "--yes")
+    run(contract, "calls", uri, env={**preload, "SHINGLE_ROCKSDB_CACHE": "tables"})
+    checked(drive)
+    refused = subprocess.run([contract, "calls", uri], env={**preload, "SHINGLE_ROCKSDB_CACHE": "files"}, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "`blocks` or `tables`" in refused.stderr, refused.stderr
 
 
 def test_rocksdbs_own_programs(drive, uri, preload):
@@ -84,15 +95,74 @@ def test_column_families(drive, uri, contract, preload):
     checked(drive)
 
 
-def test_a_damaged_table_is_told_as_lost_data(drive, uri, contract, preload, tmp_path):
+def test_each_error_is_the_one_that_rocksdb_acts_on():
+    run(rocksdb.statuses())
+
+
+@pytest.fixture
+def table(drive, tmp_path):
+    """A table on the drive, and the place of a byte of it in the drive's file."""
     (tmp_path / "in").mkdir()
     mark = os.urandom(32)
     (tmp_path / "in" / "000009.sst").write_bytes(mark * 3000)
     ok("files", "restore", drive, tmp_path / "in")
-    with open(drive, "r+b") as file, mmap.mmap(file.fileno(), 0) as held:
-        at = held.find(mark) + 20_000
-        held[at : at + 6] = b"rotten"
-    run(contract, "rotten", uri, "/000009.sst", env=preload)
+    with open(drive, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        return held.find(mark) + 20_000
+
+
+def test_a_damaged_table_is_told_as_lost_data(drive, uri, faults, preload, table):
+    with open(drive, "r+b") as file:
+        file.seek(table)
+        file.write(b"rotten")
+    run(faults, "rotten", uri, "/000009.sst", env=preload)
+
+
+def test_a_read_that_the_drive_fails_may_be_tried_again(drive, uri, faults, preload, table):
+    run(faults, "failing", uri, "/000009.sst", drive, table, env=preload)
+
+
+@pytest.fixture
+def database(drive, uri, faults, preload):
+    """A database at /db with a mark in a table, and the place of the mark in the drive's file."""
+    mark = os.urandom(32).hex()
+    run(faults, "tables", uri, "/db", mark, env=preload)
+    with open(drive, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        at = held.find(mark.encode())
+        assert at > 0 and held.find(mark.encode(), at + 1) == -1
+        return at
+
+
+def test_a_database_stops_at_a_table_that_is_lost(drive, uri, faults, preload, database):
+    with open(drive, "r+b") as file:
+        file.seek(database)
+        file.write(b"rotten")
+    run(faults, "spoilt", uri, "/db", env=preload)
+
+
+def test_a_database_goes_on_beside_a_table_that_the_drive_cannot_read_now(drive, uri, faults, preload, database):
+    run(faults, "cut", uri, "/db", drive, database, env=preload)
+
+
+def test_errors_without_the_drives_owner_say_that_it_is_to_be_opened_again(drive, uri, contract, faults, preload):
+    """And a database stops then, with all that it acknowledged."""
+    def started(*command):
+        process = subprocess.Popen([str(part) for part in command], env=preload, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout.readline(), process.communicate()[1]
+        return process
+
+    owner = started(contract, "fill", uri, "/one", "1")
+    try:
+        orphan, writer = started(faults, "orphan", uri), started(contract, "fill", uri, "/two", "1")
+        time.sleep(0.3)
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert orphan.wait(timeout=60) == 0, orphan.communicate()[1]
+    lines, error = writer.communicate(timeout=60)
+    assert writer.returncode == 1 and "IO error" in error, error
+    acknowledged = int(lines.split()[-1]) + 1
+    assert int(run(contract, "verify", uri, "/two", acknowledged, env=preload)) >= acknowledged
+    checked(drive)
 
 
 def killed(contract, preload, uri, database, sync, seconds, value=200):

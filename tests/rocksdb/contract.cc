@@ -6,7 +6,6 @@
 //   contract follow URI DB         opens DB beside its writer, to read alone and as a secondary, which catches up until 1000 more keys are seen
 //   contract families URI DB       column families: written together, read after each opening, and dropped
 //   contract full URI              fills the drive; the error says that there is no room, and that trying again may help
-//   contract rotten URI PATH       the file at PATH is damaged; the error says that data are lost
 
 #include <dlfcn.h>
 
@@ -19,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "checks.h"
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
@@ -30,64 +30,6 @@
 using namespace rocksdb;
 
 namespace {
-
-void Fail(const char* file, int line, const std::string& what) {
-  fprintf(stderr, "%s:%d: %s\n", file, line, what.c_str());
-  exit(1);
-}
-
-#define CHECK(condition) \
-  if (!(condition)) Fail(__FILE__, __LINE__, #condition)
-#define OK(call)                                                                     \
-  do {                                                                               \
-    const Status status_ = (call);                                                   \
-    if (!status_.ok()) Fail(__FILE__, __LINE__, #call ": " + status_.ToString());    \
-  } while (false)
-
-const IOOptions kIo;
-const FileOptions kFile;
-
-std::shared_ptr<FileSystem> Open(const std::string& uri) {
-  std::shared_ptr<FileSystem> fs;
-  OK(FileSystem::CreateFromString(ConfigOptions(), uri, &fs));
-  CHECK(fs != nullptr);
-  return fs;
-}
-
-std::string Pattern(size_t length, unsigned seed) {
-  std::string bytes(length, '\0');
-  for (size_t at = 0; at < length; ++at) {
-    bytes[at] = static_cast<char>((at / 7 + at / 4096) ^ seed);
-  }
-  return bytes;
-}
-
-void Put(FileSystem& fs, const std::string& path, const std::string& bytes) {
-  std::unique_ptr<FSWritableFile> file;
-  OK(fs.NewWritableFile(path, kFile, &file, nullptr));
-  OK(file->Append(bytes, kIo, nullptr));
-  CHECK(file->GetFileSize(kIo, nullptr) == bytes.size());
-  OK(file->Sync(kIo, nullptr));
-  OK(file->Close(kIo, nullptr));
-  CHECK(file->GetFileSize(kIo, nullptr) == bytes.size());
-  CHECK(file->Append("late", kIo, nullptr).IsIOError());
-  OK(file->Close(kIo, nullptr));
-}
-
-std::string Get(FileSystem& fs, const std::string& path) {
-  std::unique_ptr<FSSequentialFile> file;
-  OK(fs.NewSequentialFile(path, kFile, &file, nullptr));
-  std::string all;
-  std::vector<char> scratch(70001);
-  for (;;) {
-    Slice piece;
-    OK(file->Read(scratch.size(), kIo, &piece, scratch.data(), nullptr));
-    if (piece.empty()) {
-      return all;
-    }
-    all.append(piece.data(), piece.size());
-  }
-}
 
 void Names(FileSystem& fs) {
   CHECK(fs.FileExists("/a", kIo, nullptr).IsNotFound());
@@ -319,7 +261,7 @@ void Errors(const std::string& uri) {
   for (const char* same : {"/LOCK", "LOCK", "//LOCK", "/./LOCK"}) {
     FileLock* other = nullptr;
     const IOStatus locked = one->LockFile(same, kIo, &other, nullptr);
-    CHECK(locked.IsIOError() && !locked.GetRetryable() && !locked.GetDataLoss() && locked.GetScope() == IOStatus::kIOErrorScopeFile);
+    CHECK(locked.IsIOError() && !locked.GetRetryable() && !locked.GetDataLoss() && locked.GetScope() == IOStatus::kIOErrorScopeFileSystem);
   }
   OK(one->UnlockFile(lock, kIo, nullptr));
   std::unique_ptr<FSRandomRWFile> random;
@@ -363,31 +305,6 @@ void Full(const std::string& uri) {
     }
   }
   CHECK(false);
-}
-
-void Rotten(const std::string& uri, const std::string& path) {
-  const auto fs = Open(uri);
-  uint64_t size = 0;
-  OK(fs->GetFileSize(path, kIo, &size, nullptr));
-  std::unique_ptr<FSRandomAccessFile> file;
-  OK(fs->NewRandomAccessFile(path, kFile, &file, nullptr));
-  std::vector<char> scratch(size);
-  Slice piece;
-  const IOStatus read = file->Read(0, size, kIo, &piece, scratch.data(), nullptr);
-  CHECK(read.IsCorruption() && read.GetDataLoss() && !read.GetRetryable() && read.GetScope() == IOStatus::kIOErrorScopeFile);
-  FSReadRequest request;
-  request.offset = 0;
-  request.len = size;
-  request.scratch = scratch.data();
-  OK(file->MultiRead(&request, 1, kIo, nullptr));
-  CHECK(request.status.IsCorruption() && request.status.GetDataLoss());
-  CHECK(file->Read(0, 10, kIo, &piece, nullptr, nullptr).IsInvalidArgument());
-}
-
-std::string Key(unsigned number) {
-  char key[16];
-  snprintf(key, sizeof(key), "%010u", number);
-  return key;
 }
 
 std::unique_ptr<DB> OpenDb(const std::string& uri, const std::string& path, std::unique_ptr<Env>* env, const std::string& secondary = "") {
@@ -550,8 +467,6 @@ int main(int argc, char** argv) {
     ColumnFamilies(argv[2], argv[3]);
   } else if (mode == "full" && argc == 3) {
     Full(argv[2]);
-  } else if (mode == "rotten" && argc == 4) {
-    Rotten(argv[2], argv[3]);
   } else {
     fprintf(stderr, "see the head of contract.cc\n");
     return 2;

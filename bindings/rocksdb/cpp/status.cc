@@ -4,6 +4,8 @@ namespace shingle {
 
 using rocksdb::IOStatus;
 
+// As RocksDB's own file system has it, an error reaches as far as all files unless it says otherwise. RocksDB goes on behind errors of one file, even lost data: it writes
+// the file again. So only errors that another try may mend are of one file.
 IOStatus StatusOf(int result, const std::string& path, const Message& message) {
   if (result == SHINGLE_OK) {
     return IOStatus::OK();
@@ -13,40 +15,30 @@ IOStatus StatusOf(int result, const std::string& path, const Message& message) {
   switch (result) {
     case SHINGLE_NOT_FOUND:
     case SHINGLE_NOT_DIRECTORY:
-      status = IOStatus::PathNotFound(path, text);
-      break;
+      return IOStatus::PathNotFound(path, text);
     case SHINGLE_NO_SPACE:
       // RocksDB goes on by itself once there is room.
       status = IOStatus::NoSpace(path, text);
       status.SetRetryable(true);
-      status.SetScope(IOStatus::kIOErrorScopeFileSystem);
       return status;
     case SHINGLE_CORRUPT:
+      // A database stops writing, rather than to merge a table without what it lost, or to try that for ever.
       status = IOStatus::Corruption(path, text);
       status.SetDataLoss(true);
-      break;
+      return status;
     case SHINGLE_DEVICE:
       status = IOStatus::IOError(path, text);
       status.SetRetryable(true);
-      break;
+      status.SetScope(IOStatus::kIOErrorScopeFile);
+      return status;
     case SHINGLE_LOCKED:
       // RocksDB's own file system tells a lock that another has in the same way.
-      status = IOStatus::IOError("lock " + path, text);
-      break;
+      return IOStatus::IOError("lock " + path, text);
     case SHINGLE_INVALID:
-      status = IOStatus::InvalidArgument(path, text);
-      break;
-    case SHINGLE_READ_ONLY:
-    case SHINGLE_UNAVAILABLE:
-      status = IOStatus::IOError(path, text);
-      status.SetScope(IOStatus::kIOErrorScopeFileSystem);
-      return status;
+      return IOStatus::InvalidArgument(path, text);
     default:
-      status = IOStatus::IOError(path, text);
-      break;
+      return IOStatus::IOError(path, text);
   }
-  status.SetScope(IOStatus::kIOErrorScopeFile);
-  return status;
 }
 
 }  // namespace shingle

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::FutureExt;
-use shingle_files_server::{Files, OpenError, OpenFiles, Opener, open_files};
+use shingle_files_server::{Caching, Files, OpenError, OpenFiles, Opener, open_files};
 use shingle_server::inventory::{DriveName, locate};
 use shingle_server::{ErrorKind, drive_path, open_drive, start_log};
 use shingle_zone_files::{FilesError, FilesErrorKind, Options};
@@ -73,6 +73,15 @@ fn opener(path: PathBuf) -> Opener {
 /// Levels of the log on standard error, unless the environment names others: what an operator has to know.
 const LOG: &str = "warn";
 
+/// Memory for tables: blocks of them, unless the environment asks for whole tables.
+fn caching(bytes: u64) -> Result<Caching, FilesError> {
+    match std::env::var("SHINGLE_ROCKSDB_CACHE").as_deref() {
+        Err(_) | Ok("" | "blocks") => Ok(Caching::Blocks(bytes)),
+        Ok("tables") => Ok(Caching::WholeTables(bytes)),
+        Ok(other) => Err(invalid(format!("SHINGLE_ROCKSDB_CACHE: `blocks` or `tables`, not `{other}`"))),
+    }
+}
+
 /// The files of a drive. (RK-DRIVE-1)
 pub(crate) fn open(drive: &str, cache_bytes: u64) -> Result<Arc<Files>, FilesError> {
     let levels = std::env::var("SHINGLE_LOG").unwrap_or_else(|_| LOG.to_owned());
@@ -91,7 +100,7 @@ pub(crate) fn open(drive: &str, cache_bytes: u64) -> Result<Arc<Files>, FilesErr
         holder: Path::new(&holder),
         partition: partition.as_deref(),
         options: Options::default(),
-        cache_bytes,
+        caching: caching(cache_bytes)?,
     };
     let opened = open_files(&parameters, opener(path.clone()));
     let files = Arc::new(opened.map_err(|error| FilesError::new(error.kind, format!("{}: {error}", path.display())))?);

@@ -103,7 +103,7 @@ int shingle_sync(shingle_writer *writer, char **message);
 int shingle_truncate(shingle_writer *writer, uint64_t size, char **message);
 uint64_t shingle_writer_size(const shingle_writer *writer);
 uint64_t shingle_writer_serial(const shingle_writer *writer);
-/* How large the file will be: a table about as large as a zone gets zones of its own. */
+/* How large the file will be: a table of about a zone or more begins a zone. Reserves nothing. */
 void shingle_expect(shingle_writer *writer, uint64_t bytes);
 void shingle_set_lifetime(shingle_writer *writer, int lifetime);
 /* What was appended is written, and durable some time later. */

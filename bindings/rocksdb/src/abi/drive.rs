@@ -5,7 +5,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use shingle_files_server::{Files, files_of_socket};
+use shingle_files_server::{Caching, Files, files_of_socket};
 
 use super::status::{borrowed, give, present, take_back, text, told};
 use crate::drives;
@@ -46,7 +46,7 @@ unsafe extern "C" fn shingle_files_of_socket(
     unsafe {
         told(message, || {
             let stream = UnixStream::from_raw_fd(socket);
-            give(files, Arc::new(files_of_socket(stream, cache_bytes)?))
+            give(files, Arc::new(files_of_socket(stream, Caching::Blocks(cache_bytes))?))
         })
     }
 }

@@ -83,7 +83,7 @@ pub struct CreateOptions {
     pub kind: FileKind,
     /// Its expected lifetime.
     pub lifetime: WriteLifetime,
-    /// Its expected size, zero if unknown: a file about as large as a zone gets zones of its own.
+    /// Its expected size, zero if unknown: a file of about a zone or more begins a zone. (ZF-SPARE-2)
     pub expected_bytes: u64,
     /// Fails if the name is taken; else the file that has it is replaced.
     pub exclusive: bool,

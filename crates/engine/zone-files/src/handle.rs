@@ -140,7 +140,7 @@ impl File {
         self.engine.truncate(self.serial, size).await
     }
 
-    /// Says how many bytes the file will have: one about as large as a zone gets zones of its own. Reserves nothing.
+    /// Says how many bytes the file will have: one of about a zone or more begins a zone. Reserves nothing.
     pub fn expect(&self, bytes: u64) {
         self.engine.state.borrow_mut().active_mut(self.serial).expected = bytes;
     }

@@ -139,24 +139,6 @@ impl Engine {
         state.freeing > 0 || busy.any(|(_, lane)| lane.zone.is_some_and(dead))
     }
 
-    async fn end_spare(&self, zone: ZoneId) -> FilesResult<()> {
-        let epoch = {
-            let mut state = self.state.borrow_mut();
-            state.lanes.spare.retain(|spare| *spare != zone);
-            state.lanes.leaving += 1;
-            state.zones.close(zone);
-            state.zones.get(zone).map_or(0, |entry| entry.epoch)
-        };
-        // A zone that fails when it is given back takes along what no flush has covered.
-        let flushed = self.flush().await;
-        if flushed.is_ok() && !self.has_failed(zone).await {
-            self.release(zone, epoch).await;
-        }
-        self.state.borrow_mut().lanes.leaving -= 1;
-        self.wakes.room.notify_waiters();
-        flushed
-    }
-
     /// Takes no more changes, makes durable what there is, and ends.
     pub(crate) async fn close(self: &Rc<Self>) -> FilesResult<()> {
         self.writable()?;

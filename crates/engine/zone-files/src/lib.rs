@@ -3,13 +3,13 @@
 //!
 //! [`ZoneFiles`] has directories and files that grow at their ends. Bytes are records in zones, shared by files of one lifetime; metadata
 //! live in memory, and in a journal that checkpoints make short. A sync of a log is one write to the drive. See
-//! `docs/decisions/0088-files-on-zones.md`.
+//! `docs/decisions/0088-files-on-zones.md` and `0105-tables-begin-zones.md`.
 //!
 //! **Owns** the files on a drive: formats, names, extents, zones, cleaning, recovery. **Knows nothing of** databases above it.
 //!
 //! # Invariants
-//! Each module states its own: ZF-TREE of names, ZF-PAGE of copies, ZF-EXT of extents, ZF-LIMIT of the layout, ZF-JOURNAL of entries, ZF-LANE, ZF-WRITE,
-//! ZF-SYNC, ZF-LOG and ZF-ROOM of writes, ZF-READ of reads, ZF-ZONE and ZF-RESET of zones, ZF-CLEAN of cleaning, ZF-REC of recovery.
+//! Each module states its own: ZF-TREE of names, ZF-PAGE of copies, ZF-EXT of extents, ZF-LIMIT of the layout, ZF-JOURNAL of entries, ZF-LANE, ZF-SPARE,
+//! ZF-WRITE, ZF-SYNC, ZF-LOG and ZF-ROOM of writes, ZF-READ of reads, ZF-ZONE and ZF-RESET of zones, ZF-CLEAN of cleaning, ZF-REC of recovery.
 
 mod check;
 mod clean;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use shingle_zone_files::FilesError;
 
 use crate::awake::Awake;
-use crate::cache::{BLOCK, TableCache};
+use crate::cache::{BLOCK, Caching, TableCache};
 use crate::link::{self, Answering, Link};
 use crate::tail::{Keeping, Tails};
 use crate::wire::{About, Answer, Call, Reply, out_of_place};
@@ -32,8 +32,8 @@ struct Inner {
 pub(crate) struct Client(Arc<Inner>);
 
 impl Client {
-    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Tailing) -> Self {
-        Self(Arc::new(Inner { link, cache: TableCache::new(cache_bytes), tails, awake: Awake::new() }))
+    pub(crate) fn new(link: Arc<dyn Link>, caching: Caching, tails: Tailing) -> Self {
+        Self(Arc::new(Inner { link, cache: TableCache::new(caching), tails, awake: Awake::new() }))
     }
 
     /// Makes a call, and waits for its answer.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shingle_zone_files::{FileKind, FilesError, FilesErrorKind, WriteLifetime};
 
+use crate::cache::Caching;
 use crate::client::{Client, Tailing};
 use crate::link::Link;
 use crate::reader::Reader;
@@ -34,8 +35,8 @@ impl Drop for Lock {
 }
 
 impl Files {
-    pub(crate) fn new(link: Arc<dyn Link>, cache_bytes: u64, tails: Tailing) -> Self {
-        Self(Client::new(link, cache_bytes, tails))
+    pub(crate) fn new(link: Arc<dyn Link>, caching: Caching, tails: Tailing) -> Self {
+        Self(Client::new(link, caching, tails))
     }
 
     /// Makes an empty file, in place of one that has the name. Its name is durable when the call returns.

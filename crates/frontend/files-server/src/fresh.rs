@@ -33,7 +33,7 @@ impl Fresh {
             if known {
                 self.edge.extend_from_slice(now);
                 if self.edge.len() as u64 == BLOCK {
-                    cache.insert((self.serial, self.end / BLOCK - 1), Bytes::copy_from_slice(&self.edge));
+                    cache.wrote((self.serial, self.end / BLOCK - 1), Bytes::copy_from_slice(&self.edge));
                     self.edge.clear();
                 }
             }
@@ -45,7 +45,7 @@ impl Fresh {
     pub(crate) fn complete(&mut self, cache: &TableCache) {
         let edge = std::mem::take(&mut self.edge);
         if !edge.is_empty() {
-            cache.insert((self.serial, self.end / BLOCK), edge.into());
+            cache.wrote((self.serial, self.end / BLOCK), edge.into());
         }
     }
 }
@@ -53,6 +53,7 @@ impl Fresh {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Caching;
 
     /// FS-CACHE-1.
     #[test]
@@ -60,7 +61,7 @@ mod tests {
         let bytes: Vec<u8> = (0..5 * BLOCK + 100).map(|at| (at % 251) as u8).collect();
         for piece in [1000, BLOCK as usize, 70_000] {
             for before in [0, 5, BLOCK, BLOCK + 7] {
-                let cache = TableCache::new(1 << 20);
+                let cache = TableCache::new(Caching::Blocks(1 << 20));
                 let mut fresh = Fresh::new(9, before);
                 bytes[before as usize..].chunks(piece).for_each(|piece| fresh.take(&cache, piece));
                 fresh.complete(&cache);

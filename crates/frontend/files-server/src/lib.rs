@@ -46,6 +46,7 @@ mod tail;
 mod wire;
 mod writer;
 
+pub use cache::Caching;
 pub use files::{DirEntry, Files, Lock};
 pub use link::{Answering, Link};
 pub use open::{OpenFiles, files_of_socket, open_files};

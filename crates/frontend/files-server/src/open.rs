@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use shingle_zone_files::{FilesError, FilesErrorKind, Options};
 
 use crate::address::Named;
+use crate::cache::Caching;
 use crate::client::Tailing;
 use crate::files::Files;
 use crate::opener::Opener;
@@ -28,8 +29,8 @@ pub struct OpenFiles<'a> {
     pub partition: Option<&'a str>,
     /// Parameters of the files' opening, if this process becomes their owner.
     pub options: Options,
-    /// Memory of the cache of tables, in bytes.
-    pub cache_bytes: u64,
+    /// Memory for tables.
+    pub caching: Caching,
 }
 
 /// Opens the files of a drive. The process that opens them first owns the drive; others reach them through it, as long as it has them.
@@ -37,13 +38,13 @@ pub struct OpenFiles<'a> {
 /// # Errors
 /// As `ZoneFiles::open`; `Unavailable` if another process has the drive and does not share it.
 pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, FilesError> {
-    let OpenFiles { holder, partition, options, cache_bytes } = *parameters;
+    let OpenFiles { holder, partition, options, caching } = *parameters;
     let named = Named { holder, partition };
     let opening = Opening { opener, options, holder: holder.to_owned(), partition: partition.map(str::to_owned) };
     let until = Instant::now() + PATIENCE;
     loop {
         let error = match Owner::start(opening.clone()) {
-            Ok((owner, tails)) => return Ok(Files::new(owner, cache_bytes, Tailing::Here(tails))),
+            Ok((owner, tails)) => return Ok(Files::new(owner, caching, Tailing::Here(tails))),
             Err(error) => error,
         };
         if !error.in_use {
@@ -51,7 +52,7 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
         }
         // Its owner may be opening or closing it right now.
         match named.address().and_then(|address| Remote::connect(&address, holder)) {
-            Ok(remote) => return Ok(Files::new(remote, cache_bytes, Tailing::Elsewhere)),
+            Ok(remote) => return Ok(Files::new(remote, caching, Tailing::Elsewhere)),
             Err(refused) if refused.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Err(FilesError::new(FilesErrorKind::Unavailable, refused.to_string()));
             }
@@ -65,8 +66,8 @@ pub fn open_files(parameters: &OpenFiles<'_>, opener: Opener) -> Result<Files, F
 ///
 /// # Errors
 /// `Unavailable` if nobody serves them there, or one of another version.
-pub fn files_of_socket(stream: UnixStream, cache_bytes: u64) -> Result<Files, FilesError> {
+pub fn files_of_socket(stream: UnixStream, caching: Caching) -> Result<Files, FilesError> {
     let remote =
         Remote::over(stream).map_err(|error| FilesError::new(FilesErrorKind::Unavailable, error.to_string()))?;
-    Ok(Files::new(remote, cache_bytes, Tailing::Elsewhere))
+    Ok(Files::new(remote, caching, Tailing::Elsewhere))
 }

@@ -55,7 +55,7 @@ impl Pending {
 fn remember(client: &Client, (serial, first): Key, bytes: &Bytes) {
     for (number, block) in bytes.chunks(BLOCK as usize).enumerate() {
         // A copy: a slice would keep all that was read in memory as long as one block of it is used.
-        client.cache().insert((serial, first + number as u64), Bytes::copy_from_slice(block));
+        client.cache().read((serial, first + number as u64), Bytes::copy_from_slice(block));
     }
 }
 
@@ -81,7 +81,11 @@ impl Reader {
     /// # Errors
     /// `Corrupt` if bytes are damaged or lost, `Device`, `Unavailable`.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {
-        if self.caches() { self.cached(offset, into) } else { self.direct(offset, into) }
+        if self.caches() {
+            return self.cached(offset, into);
+        }
+        let held = if self.about.table { self.held(offset, into) } else { 0 };
+        self.direct(offset + held as u64, &mut into[held..]).map(|read| held + read)
     }
 
     /// Begins to read; the bytes are there when [`Pending::wait`] returns. At most 4 MiB.
@@ -103,22 +107,25 @@ impl Reader {
         Pending { client: self.client.clone(), answer, within: 0, length: length as usize, blocks: None }
     }
 
+    /// Blocks that it reads are kept.
     fn caches(&self) -> bool {
-        self.about.table && self.client.cache().holds_any()
+        self.about.table && self.client.cache().holds_reads()
     }
 
     /// Bytes from memory alone, if all of them are there.
     pub fn remembered(&self, offset: u64, into: &mut [u8]) -> bool {
-        if !self.about.table {
-            return false;
-        }
+        self.about.table && self.held(offset, into) == into.len()
+    }
+
+    /// Copies the first bytes that the cache has, and returns how many.
+    fn held(&self, offset: u64, into: &mut [u8]) -> usize {
         let mut done = 0;
-        while done < into.len() {
-            let at = offset + done as u64;
-            let Some(copied) = self.copy_cached(at, &mut into[done..]) else { return false };
+        while done < into.len()
+            && let Some(copied) = self.copy_cached(offset + done as u64, &mut into[done..])
+        {
             done += copied;
         }
-        true
+        done
     }
 
     fn direct(&self, offset: u64, into: &mut [u8]) -> Result<usize, FilesError> {

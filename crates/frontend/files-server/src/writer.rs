@@ -297,6 +297,7 @@ mod tests {
     use shingle_base::StoreId;
 
     use super::*;
+    use crate::cache::Caching;
     use crate::client::Tailing;
     use crate::link::Link;
     use crate::tail::Tails;
@@ -337,7 +338,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&memory);
         std::fs::create_dir(&memory).unwrap();
         let slow = Arc::new(Slow::default());
-        let client = Client::new(slow.clone(), 0, Tailing::Here(Some(tails(&memory))));
+        let client = Client::new(slow.clone(), Caching::Blocks(0), Tailing::Here(Some(tails(&memory))));
         let writer = Writer::new(&client, 1, LOG, "/log");
         let all: Vec<u8> = (0..2_900_000).map(|at: u32| (at / 5) as u8).collect();
         let (mut end, mut flushed) = (0, Vec::new());
@@ -363,7 +364,7 @@ mod tests {
     #[test]
     fn a_flush_without_a_tail_waits_until_it_is_written() {
         let slow = Arc::new(Slow::default());
-        let client = Client::new(slow.clone(), 0, Tailing::Here(None));
+        let client = Client::new(slow.clone(), Caching::Blocks(0), Tailing::Here(None));
         let other = Writer::new(&client, 2, About { log: false, ..LOG }, "/other");
         other.append(&[1; 100]).unwrap();
         other.flush().unwrap();
@@ -383,7 +384,7 @@ mod tests {
     #[test]
     fn a_flush_beside_a_sync_waits_where_there_is_no_tail() {
         let slow = Arc::new(Slow::default());
-        let client = Client::new(slow.clone(), 0, Tailing::Here(None));
+        let client = Client::new(slow.clone(), Caching::Blocks(0), Tailing::Here(None));
         let writer = Arc::new(Writer::new(&client, 1, LOG, "/log"));
         writer.append(&[1; 100]).unwrap();
         let (syncing, flushing) = (writer.clone(), writer.clone());

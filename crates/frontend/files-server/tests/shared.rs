@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Drive, NONE, contents, pattern};
-use shingle_files_server::Files;
+use common::{CACHINGS, Drive, NONE, contents, pattern};
+use shingle_files_server::{Caching, Files};
 use shingle_zone_files::{FileKind, FilesErrorKind};
 
 fn put(files: &Files, path: &str, kind: FileKind, bytes: &[u8]) {
@@ -168,7 +168,12 @@ fn nonsense_at_the_socket_is_refused() {
 /// FS-CACHE-1.
 #[test]
 fn the_cache_gives_the_bytes_that_are_there() {
-    let drive = Drive::new();
+    CACHINGS.into_iter().for_each(the_cache_gives_bytes);
+}
+
+fn the_cache_gives_bytes(caching: Caching) {
+    let mut drive = Drive::new();
+    drive.caching = caching;
     let files = drive.open();
     // More than the cache holds.
     let table = pattern(3_000_000, 9);
@@ -205,7 +210,12 @@ fn the_cache_gives_the_bytes_that_are_there() {
 /// FS-CACHE-1: compactions read what was written last.
 #[test]
 fn tables_are_in_memory_once_they_are_written() {
-    let drive = Drive::new();
+    CACHINGS.into_iter().for_each(tables_are_in_memory);
+}
+
+fn tables_are_in_memory(caching: Caching) {
+    let mut drive = Drive::new();
+    drive.caching = caching;
     let (owner, other) = (drive.open(), drive.open());
     for (files, name) in [(&owner, "/1.sst"), (&other, "/2.sst")] {
         let table = pattern(300_001, 3);

@@ -111,8 +111,8 @@ impl Lanes {
         if let Some(lane) = self.all.iter().position(|lane| lane.own.file == Some(serial)) {
             return Some(lane);
         }
-        // One is left to the classes.
-        if self.used() + 1 >= self.others_max {
+        // One is left to the classes. Spare zones are given up for others, or go on in this lane.
+        if self.used() - self.spare.len() + 1 >= self.others_max {
             return None;
         }
         let free = |lane: &Lane| lane.own.file.is_none() && lane.zone.is_none() && !lane.is_busy();

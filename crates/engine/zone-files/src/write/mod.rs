@@ -3,6 +3,7 @@
 mod append;
 mod lane;
 mod piece;
+mod spare;
 mod sync;
 mod worker;
 mod zone;

@@ -13,6 +13,7 @@ use shingle_base::ZoneId;
 use shingle_zone_kit::{Reset, Writer, write_lane};
 
 use super::lane::{COPIES, LOGS, Lane, stream_of};
+use super::spare::Rest;
 use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
@@ -38,6 +39,8 @@ enum Step {
     Take(ZoneId),
     /// The lane has another zone, or its pieces another lane.
     Changed,
+    /// A spare zone, of which little is left, is given up for one that is free.
+    Drop(ZoneId),
     /// A zone has to become free first.
     Wait,
     /// A zone is being taken or left by another, or will be left once it is full.
@@ -52,6 +55,7 @@ impl Engine {
             Step::Ready(zone) => return Ok(Some(zone)),
             Step::Leave(zone) => self.end_zone(lane, zone).await?,
             Step::Take(zone) => self.open_zone(lane, zone).await?,
+            Step::Drop(zone) => self.end_spare(zone).await?,
             Step::Changed => {}
             Step::Later => woken.await,
             Step::Wait => {
@@ -79,11 +83,14 @@ impl Engine {
             let left = state.zones.get(zone).is_none_or(full);
             return Ok(if left { Step::Leave(zone) } else { Step::Ready(zone) });
         }
-        if lane > COPIES
-            && let Some(zone) = state.lanes.spare.pop()
-        {
-            state.lanes.all[lane].zone = Some(zone);
-            return Ok(Step::Changed);
+        match state.rest_for(lane, &self.drive.layout) {
+            Some(Rest::GoOn(zone)) => {
+                state.lanes.spare.retain(|spare| *spare != zone);
+                state.lanes.all[lane].zone = Some(zone);
+                return Ok(Step::Changed);
+            }
+            Some(Rest::Drop(zone)) => return Ok(Step::Drop(zone)),
+            None => {}
         }
         if state.zones.free() > reserve(lane)
             && state.lanes.may_take(lane)

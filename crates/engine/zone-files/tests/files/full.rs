@@ -27,12 +27,14 @@ fn churn(seed: u64) {
             number += 1;
             let kinds = [FileKind::Sst, FileKind::Sst, FileKind::Wal, FileKind::Other];
             let lifetimes = [WriteLifetime::Short, WriteLifetime::Medium, WriteLifetime::Long];
+            let length = 1 + random.below(zone);
             let options = CreateOptions {
                 kind: kinds[random.below(4) as usize],
                 lifetime: lifetimes[random.below(3) as usize],
+                // Some begin a zone, if one is free.
+                expected_bytes: random.below(3) * length,
                 ..CreateOptions::default()
             };
-            let length = 1 + random.below(zone);
             let file = files.create(&format!("f{number}"), options).await.unwrap();
             let appended = file.append(vec![Bytes::from(contents(number, 0, length))]).await;
             let synced = match appended {

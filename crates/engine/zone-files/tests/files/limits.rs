@@ -77,6 +77,51 @@ fn a_large_table_has_its_zones_for_itself() {
     });
 }
 
+/// ZF-SPARE-2: where few zones may be active, or none is free, large tables are in two zones, and nothing is refused that has room.
+#[test]
+fn tables_share_zones_where_few_are_free_or_may_be_open() {
+    for limit in [5, 6, 8, 14] {
+        Sim::new(u64::from(limit)).run(move |rt| async move {
+            let device = format(&rt, &Geometry::zns(Blocks(64), Blocks(64), 60, limit, limit)).await;
+            device.set_latency(std::time::Duration::from_micros(200));
+            let (files, _) = open(&rt, &device).await.unwrap();
+            let (capacity, zone) = (files.stats().capacity_bytes, 64 * 4096);
+            let size = zone / 10 * 9;
+            let mut number = 0;
+            for _ in 0..4 {
+                let mut names = Vec::new();
+                loop {
+                    number += 1;
+                    let name = format!("{number:06}.sst");
+                    let options =
+                        CreateOptions { kind: FileKind::Sst, expected_bytes: size, ..CreateOptions::default() };
+                    let file = files.create(&name, options).await.unwrap();
+                    let written = match file.append(vec![Bytes::from(contents(number, 0, size))]).await {
+                        Ok(()) => file.sync().await,
+                        error => error,
+                    };
+                    let Err(error) = written else {
+                        names.push((name, number));
+                        continue;
+                    };
+                    assert_eq!(error.kind, FilesErrorKind::NoSpace, "limit {limit}: {error}");
+                    files.remove(&name).await.unwrap();
+                    break;
+                }
+                let held = names.len() as u64 * size;
+                assert!(held + 6 * zone > capacity, "limit {limit}: full with {held} of {capacity} bytes");
+                for (name, number) in names {
+                    let read = files.open_file(&name).unwrap().read(0, u64::MAX).await.unwrap();
+                    assert!(read == contents(number, 0, size), "limit {limit}: {name}");
+                    files.remove(&name).await.unwrap();
+                }
+            }
+            assert_eq!(files.stats().zones_broken, 0, "limit {limit}");
+            files.close().await.unwrap();
+        });
+    }
+}
+
 /// ZF-JOURNAL-2: a drive on which the journal finds no room tells writers the reason, and writes no checkpoints for ever.
 #[test]
 fn a_journal_without_room_stops_the_files() {

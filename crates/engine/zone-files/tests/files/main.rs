@@ -11,6 +11,7 @@ mod host_full;
 mod limits;
 mod lives;
 mod lsm;
+mod merge_tree;
 mod openings;
 mod pressure;
 mod semantics;

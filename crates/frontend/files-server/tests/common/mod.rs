@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use shingle_base::{Blocks, Lba, StoreId, ZoneId};
-use shingle_files_server::{Files, OpenError, OpenFiles, Opener, open_files};
+use shingle_files_server::{Caching, Files, OpenError, OpenFiles, Opener, open_files};
 use shingle_runtime::Runtime;
 use shingle_zone_files::{FilesError, FilesErrorKind, FormatOptions, Options, WriteLifetime, ZoneFiles};
 use shingle_zoned::{
@@ -25,6 +25,8 @@ use shingle_zoned::{
 
 pub const NONE: WriteLifetime = WriteLifetime::None;
 const CACHE: u64 = 1 << 20;
+/// Both ways to keep tables in memory.
+pub const CACHINGS: [Caching; 2] = [Caching::Blocks(CACHE), Caching::WholeTables(CACHE)];
 
 /// A drive with an empty store, in a file that goes with it.
 pub struct Drive {
@@ -34,6 +36,8 @@ pub struct Drive {
     pub fails: Arc<AtomicBool>,
     /// Milliseconds that a flush takes.
     pub delay: Arc<AtomicU32>,
+    /// The cache of those who open it.
+    pub caching: Caching,
 }
 
 impl Drop for Drive {
@@ -54,7 +58,13 @@ impl Drive {
             let device: Rc<dyn ZonedDevice> = Rc::new(FileDevice::open(&at, &rt).unwrap());
             ZoneFiles::format(&rt, device, FormatOptions::default()).await.unwrap()
         });
-        Self { path, store: store.unwrap(), fails: Arc::default(), delay: Arc::default() }
+        Self {
+            path,
+            store: store.unwrap(),
+            fails: Arc::default(),
+            delay: Arc::default(),
+            caching: Caching::Blocks(CACHE),
+        }
     }
 
     pub fn open(&self) -> Files {
@@ -64,7 +74,7 @@ impl Drive {
     /// The first who opens it owns it; others reach it through that one.
     pub fn try_open(&self) -> Result<Files, FilesError> {
         let parameters =
-            OpenFiles { holder: &self.path, partition: None, options: Options::default(), cache_bytes: CACHE };
+            OpenFiles { holder: &self.path, partition: None, options: Options::default(), caching: self.caching };
         open_files(&parameters, self.opener())
     }
 

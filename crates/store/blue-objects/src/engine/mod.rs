@@ -123,6 +123,7 @@ impl Core {
 
     /// Adds bytes of a blob to a transaction, from `offset` of the blob on.
     fn write_bytes(&self, to: &mut Transaction, blob: u64, mut offset: u64, mut data: Bytes, access: Access) {
+        // Of how long an object lives S3 says nothing: its storage class has chosen the store. (Note 0108.)
         let hints = Hints { access, compression: self.options.compression, ..Hints::default() };
         while !data.is_empty() {
             let from = offset % self.piece_bytes;

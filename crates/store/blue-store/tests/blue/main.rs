@@ -17,6 +17,7 @@ mod long;
 mod lost_cache;
 mod openings;
 mod pieces;
+mod policies;
 mod promises;
 mod repair;
 mod room;

@@ -25,8 +25,10 @@ pub(crate) fn experiment() -> Experiment {
                 (docs/formats/file-calls.md). Here they are made again in virtual time: threads compute as long as they did, and wait for \
                 each other where they did. Below `full` the load is the beginning of that. CMR: a model of ext4 with a page cache of 512 \
                 MiB (the paper's 2 GiB, by a quarter; it has XFS) on the conventional twin of the HGST HSH721414AL; DM-SMR: the same on the \
-                modelled ST8000AS0002, its cache by a quarter; HM-SMR: files on zones of the HSH721414AL as the paper's BlueFS has them, \
-                and ours, with a cache of tables of 512 MiB. Zones are as large as tables, as in the paper. Volatile caches of CMR and \
+                modelled ST8000AS0002, its cache by a quarter; HM-SMR: our files on zones of the HSH721414AL, \
+                with the paper's I/O (512 KiB at a time, for which the thread waits; then not; then with a cache of whole tables), and \
+                as they are; each cache has 512 MiB. Places, records and journal are ours in all of these rows. Zones are as large as tables, \
+                as in the paper. Volatile caches of CMR and \
                 DM-SMR are on. The paper does not say it of HM-SMR: all rows are made with its cache off, with turns lost and without, and with it on, and a verdict is \
                 yes only if it is so in all three (LAB-JOIN-2). I/Os are cut at 512 KiB (section 5.5.3). A recording of \
                 one's own: `--trace FILE`.",
