@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Answer;
 use crate::exam::cache_location::{REGION, fragment};
 use crate::exam::native::{MARK_BLOCKS, is_native, mark};
+use crate::exam::rereads::{self, Rereads};
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, intervals};
 use crate::stats::{CONFIDENCE, median, rank_test};
@@ -30,8 +31,10 @@ const PARTS: u32 = 4;
 /// Precision of pauses, in milliseconds.
 const PRECISION_MS: f64 = 4.0;
 
-/// Marks of the test of order.
+/// Marks of the test of order, the share of them that is to be cleaned, and tries.
 const MARKS: usize = 24;
+const SHARE: f64 = 0.4;
+const ORDER_TRIES: u32 = 4;
 
 /// Type of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +76,9 @@ pub struct CleaningFound {
     pub order: Answer<CleaningOrder>,
     /// Milliseconds from each read to the next, of a region that was fragmented: at once, and after the longest pause.
     pub intervals_ms: [Vec<f64>; 2],
+    /// Blocks that were read again in the order of writing, on a drive of known pace.
+    #[serde(default)]
+    pub rereads: Option<Rereads>,
 }
 
 /// Examines type, pace and order.
@@ -85,14 +91,14 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<CleaningFound> {
     let none = || format!("cleaning was not seen within {:.0} s of quiet", PAUSES_MS[2] / 1e3);
     if cleaning.value() != Some(&CleaningType::Aggressive) {
         let (pace, order) = (Answer::cannot_tell(none()), Answer::cannot_tell(none()));
-        return Ok(CleaningFound { cleaning, pace, order, intervals_ms });
+        return Ok(CleaningFound { cleaning, pace, order, intervals_ms, rereads: None });
     }
     let pace = pace(session, turn, at)?;
-    let order = match pace.value() {
-        Some(&pace) => order(session, turn, &pace)?,
-        None => Answer::cannot_tell("the pace of cleaning is not known"),
+    let (order, rereads) = match pace.value() {
+        Some(&pace) => (order(session, turn, &pace)?, Some(rereads::examine(session, &pace)?)),
+        None => (Answer::cannot_tell("the pace of cleaning is not known"), None),
     };
-    Ok(CleaningFound { cleaning, pace, order, intervals_ms })
+    Ok(CleaningFound { cleaning, pace, order, intervals_ms, rereads })
 }
 
 fn read_region(session: &mut Session<'_>, at: u64) -> Done<Vec<f64>> {
@@ -172,32 +178,47 @@ fn pace(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<Answer<Cleaning
     Ok(Answer::known(CleaningPace { quiet_ms, band_ms: one - quiet_ms }))
 }
 
-/// Marks far from each other, a pause in which some are cleaned, and a rank test: are these the oldest, or the lowest?
+/// Marks far from each other, a pause in which some are cleaned, and a rank test: are these the oldest, or the lowest? If hardly any
+/// are cleaned, or hardly any are left, another pause.
 fn order(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace) -> Done<Answer<CleaningOrder>> {
     let step = session.blocks() / (MARKS as u64 + 1);
-    let mut places: Vec<u64> = (1..=MARKS as u64).map(|number| number * step).collect();
-    session.random.shuffle(&mut places);
-    mark(session, &places)?;
-    session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 0.4)?;
-    let mut marks = Vec::new();
-    for (age, &at) in places.iter().enumerate() {
-        marks.push((age as f64, at as f64, is_native(session, turn, at)?));
+    let mut share = SHARE;
+    let mut cleaned = 0;
+    for _ in 0..ORDER_TRIES {
+        let mut places: Vec<u64> = (1..=MARKS as u64).map(|number| number * step).collect();
+        session.random.shuffle(&mut places);
+        mark(session, &places)?;
+        session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * share)?;
+        let mut marks = Vec::new();
+        for (age, &at) in places.iter().enumerate() {
+            marks.push((age as f64, at as f64, is_native(session, turn, at)?));
+        }
+        session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 3.0)?;
+        cleaned = marks.iter().filter(|mark| mark.2).count();
+        match (comes_first(&marks, |mark| mark.0), comes_first(&marks, |mark| mark.1)) {
+            (true, false) => return Ok(Answer::tested(CleaningOrder::OldestFirst)),
+            (false, true) => return Ok(Answer::tested(CleaningOrder::LowestFirst)),
+            _ => {}
+        }
+        if cleaned < MARKS / 4 {
+            share *= 2.0;
+        } else if cleaned > MARKS * 3 / 4 {
+            share /= 2.0;
+        }
     }
-    session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 3.0)?;
-    let come_first = |rank: fn(&(f64, f64, bool)) -> f64| {
-        let of = |clean: bool| -> Vec<f64> { marks.iter().filter(|mark| mark.2 == clean).map(rank).collect() };
-        let (clean, left) = (of(true), of(false));
-        let enough = clean.len().min(left.len()) >= 3;
-        enough && rank_test(&clean, &left) < 1.0 - CONFIDENCE && median(&clean) < median(&left)
-    };
-    Ok(match (come_first(|mark| mark.0), come_first(|mark| mark.1)) {
-        (true, false) => Answer::tested(CleaningOrder::OldestFirst),
-        (false, true) => Answer::tested(CleaningOrder::LowestFirst),
-        _ => Answer::cannot_tell(format!(
-            "{} of {MARKS} bands were cleaned, neither the oldest nor the lowest",
-            marks.iter().filter(|mark| mark.2).count()
-        )),
-    })
+    let reason = format!("{cleaned} of {MARKS} bands were cleaned, neither the oldest nor the lowest");
+    Ok(Answer::cannot_tell(reason))
+}
+
+/// A mark's age, its place, and whether it is clean.
+type Seen = (f64, f64, bool);
+
+/// True if marks of low rank are the clean ones.
+fn comes_first(marks: &[Seen], rank: fn(&Seen) -> f64) -> bool {
+    let of = |clean: bool| -> Vec<f64> { marks.iter().filter(|mark| mark.2 == clean).map(rank).collect() };
+    let (clean, left) = (of(true), of(false));
+    let enough = clean.len().min(left.len()) >= 3;
+    enough && rank_test(&clean, &left) < 1.0 - CONFIDENCE && median(&clean) < median(&left)
 }
 
 const _: () = assert!(MARK_BLOCKS < 4 * MIB);

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exam::turn::Turn;
+use crate::random::Random;
 use crate::session::{Done, Session, latencies};
 use crate::stats::{mean, median, quantile};
 use crate::target::{Access, MIB};
@@ -37,7 +38,33 @@ pub struct Mechanics {
     /// Additional wait of a write for the arm; `None`: not examined, or not seen.
     #[serde(default)]
     pub write_settle_ms: Option<f64>,
+    /// Width of the middle eight tenths of commands that the drive answers from its memory: the host hears of some late. `None`: no such
+    /// commands were seen.
+    #[serde(default)]
+    pub late_ms: Option<f64>,
+    /// A write to another place than the one before, on a drive that appends them one by one; `None`: not examined.
+    #[serde(default)]
+    pub appended_write_ms: Option<f64>,
+    /// One of many outstanding writes, on such a drive.
+    #[serde(default)]
+    pub queued_write_ms: Option<f64>,
 }
+
+/// Reads of one block whose times show how late completions are.
+const LATE: usize = 16_000;
+
+/// Writes to and fro between two places, and the distance of these in blocks: more than a zone with a cache of its own has.
+const APPENDED: u64 = 4_000;
+const APART: u64 = 65_536 * MIB;
+
+/// Writes that are outstanding together, their number and that of their places, which are evenly spaced: no more bands are to be cleaned
+/// afterwards.
+const QUEUE: usize = 31;
+const QUEUED: u64 = 18_600;
+const PLACES: u64 = 1_024;
+
+/// Seed of random places and pauses: a drive and its profile are to have the same.
+const SEED: u64 = 1;
 
 /// Examines them by reads.
 ///
@@ -45,11 +72,13 @@ pub struct Mechanics {
 /// As [`Session::run`].
 pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<Mechanics> {
     let (overhead_ms, interface_mb_s) = memory(session, turn)?;
+    let late_ms = late(session, turn)?;
     let blocks = session.blocks();
     let constant = overhead_ms + turn.block_ms;
     let seek = |middle: f64| (middle - turn.turn_ms / 2.0 - constant).max(0.1);
     let alike = |taken: &[f64]| seek((quantile(taken, 0.02) + quantile(taken, 0.98)) / 2.0);
-    let places: Vec<u64> = (0..MANY).map(|_| session.random.below(blocks)).collect();
+    let mut random = Random::new(SEED);
+    let places: Vec<u64> = (0..MANY).map(|_| random.below(blocks)).collect();
     let average_seek_ms = seek(mean(&latencies(&session.read_each(places)?)));
     let ends: Vec<u64> = (0..ENDS)
         .map(|number| {
@@ -64,7 +93,17 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<Mechanics> {
     let near: Vec<u64> =
         (0..MANY).map(|number| middle + number % 2 * 2 * track + session.random.below(track)).collect();
     let settle_ms = alike(&latencies(&session.read_each(near)?));
-    Ok(Mechanics { overhead_ms, settle_ms, average_seek_ms, full_seek_ms, interface_mb_s, write_settle_ms: None })
+    Ok(Mechanics {
+        overhead_ms,
+        settle_ms,
+        average_seek_ms,
+        full_seek_ms,
+        interface_mb_s,
+        write_settle_ms: None,
+        late_ms,
+        appended_write_ms: None,
+        queued_write_ms: None,
+    })
 }
 
 /// Additional wait of writes to a drive that writes in place: seeks to the same places in the same order take the same time.
@@ -80,8 +119,54 @@ pub fn write_settle(session: &mut Session<'_>) -> Done<Option<f64>> {
     Ok(Some(written_ms - read_ms).filter(|settle| *settle > 0.0))
 }
 
+/// Milliseconds of a write to another place than the one before, on a drive that appends writes in several places: the way of the arm and
+/// the wait of writes, and half a turn. The writes come at any part of a turn, so that the fastest and the slowest ones have it in their middle. `None`:
+/// the drive is too small.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn appended_write(session: &mut Session<'_>, turn: &Turn) -> Done<Option<f64>> {
+    let at = session.blocks() / 5 * 2 / MIB * MIB;
+    if at + APART + APPENDED > session.blocks() {
+        return Ok(None);
+    }
+    let mut random = Random::new(SEED);
+    let mut taken = Vec::new();
+    for number in 0..APPENDED {
+        session.pause(turn.turn_ms * random.share())?;
+        taken.extend(latencies(&session.write(1, 1, &[at + number % 2 * APART + number / 2])?));
+    }
+    Ok(Some((quantile(&taken, 0.02) + quantile(&taken, 0.98)) / 2.0))
+}
+
+/// Milliseconds of one of many outstanding single writes all over a drive, in the median. On one that appends them in several places
+/// these lie at some angles to each other, which stay as they are and make the queue faster or slower.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn queued_write(session: &mut Session<'_>) -> Done<f64> {
+    let mut random = Random::new(SEED);
+    let step = (session.blocks() - QUEUED) / PLACES;
+    let writes: Vec<u64> = (0..QUEUED).map(|number| random.below(PLACES) * step + number).collect();
+    Ok(median(&latencies(&session.write(QUEUE, 1, &writes)?)))
+}
+
+/// Width of the middle eight tenths of reads from the drive's memory.
+///
+/// # Errors
+/// As [`Session::run`].
+pub fn late(session: &mut Session<'_>, turn: &Turn) -> Done<Option<f64>> {
+    let at = session.blocks() / 2 / MIB * MIB;
+    let taken = latencies(&session.read_each(std::iter::repeat_n(at, LATE))?);
+    let from_memory = median(&taken) < turn.turn_ms / 8.0;
+    Ok(from_memory.then(|| quantile(&taken, 0.9) - quantile(&taken, 0.1)))
+}
+
 /// Reads of what was just read come from the drive's memory.
-fn memory(session: &mut Session<'_>, turn: &Turn) -> Done<(f64, Option<f64>)> {
+///
+/// # Errors
+/// As [`Session::run`].
+pub(crate) fn memory(session: &mut Session<'_>, turn: &Turn) -> Done<(f64, Option<f64>)> {
     let at = session.blocks() / 2 / MIB * MIB;
     let again = |session: &mut Session<'_>, blocks: u64| -> Done<f64> {
         let mut taken = Vec::new();
