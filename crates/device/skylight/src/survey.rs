@@ -174,7 +174,7 @@ fn take(session: &mut Session<'_>, findings: &mut Findings, step: Step) -> Done<
             if findings.drive_type() == Some(DriveType::Conventional)
                 && let Some(arm) = &mut findings.mechanics
             {
-                arm.write_settle_ms = mechanics::write_settle(session)?;
+                arm.write_settle_ms = mechanics::write_settle(session, &turn)?;
             }
         }
         Step::CacheLocation => findings.cache_location = Some(cache_location::examine(session)?),

@@ -12,6 +12,9 @@ const POSITIONS: u64 = 385;
 /// MiB read at each.
 const READ: u64 = 16;
 
+/// MiB read at the first and at the last addresses.
+const ENDS: u64 = 192;
+
 /// Reads outstanding, so that no turn is lost between them.
 const DEPTH: usize = 4;
 
@@ -46,10 +49,27 @@ pub struct SurfaceFound {
 /// # Errors
 /// As [`Session::run`].
 pub fn rate(session: &mut Session<'_>, at: u64) -> Done<f64> {
-    let reads: Vec<Access> = (0..=READ).map(|number| Access::read(at + number * MIB, MIB)).collect();
-    let taken = session.run(DEPTH, &reads)?;
-    let (first, last) = (taken[0].ended, taken[READ as usize].ended);
-    Ok((READ << 20) as f64 / (last.saturating_sub(first).max(1) as f64 / 1e3))
+    rate_over(session, at, READ)
+}
+
+/// The same over so many MiB.
+///
+/// # Errors
+/// As [`Session::run`].
+pub(crate) fn rate_over(session: &mut Session<'_>, at: u64, mib: u64) -> Done<f64> {
+    let reads: Vec<Access> = (0..=mib).map(|number| Access::read(at + number * MIB, MIB)).collect();
+    let ends: Vec<u64> = session.run(DEPTH, &reads)?.iter().map(|taken| taken.ended).collect();
+    let took = ends.iter().max().unwrap_or(&0).saturating_sub(ends.first().copied().unwrap_or(0));
+    Ok((mib << 20) as f64 / (took.max(1) as f64 / 1e3))
+}
+
+/// Rates at the first and at the last addresses, over so many tracks that one change of them more or less is nothing.
+///
+/// # Errors
+/// As [`Session::run`].
+pub(crate) fn ends(session: &mut Session<'_>) -> Done<(f64, f64)> {
+    let last = session.blocks().saturating_sub((ENDS + 1) * MIB);
+    Ok((rate_over(session, 0, ENDS.min(last / MIB))?, rate_over(session, last, ENDS)?))
 }
 
 /// Examines the rates.
@@ -67,7 +87,7 @@ pub fn examine(session: &mut Session<'_>) -> Done<SurfaceFound> {
     // Of three neighbours the middle one, so that a single disturbed read is no step.
     let smooth: Vec<f64> = rates.windows(3).map(median).collect();
     let steps = steps(&smooth);
-    let (first_mb_s, last_mb_s) = (median(&rates[..3]), median(&rates[rates.len() - 3..]));
+    let (first_mb_s, last_mb_s) = ends(session)?;
     let sequence_ms = sequence(session)?;
     Ok(SurfaceFound { profile, first_mb_s, last_mb_s, zones: steps + 1, sequence_ms })
 }
