@@ -93,7 +93,7 @@ impl Step {
             Self::Mechanics => ("times of the arm", 12.0),
             Self::Surface => ("rates by position", 0.5),
             Self::DriveType => ("type of the drive", 0.5),
-            Self::CacheLocation => ("place of the cache", 6.0),
+            Self::CacheLocation => ("place of the cache", 9.0),
             Self::Cleaning => ("cleaning", 45.0),
             Self::Journal => ("journal entries", 2.0),
             Self::Bands => ("bands", 75.0),

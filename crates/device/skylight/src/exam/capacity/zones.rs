@@ -23,6 +23,9 @@ const PIECE: usize = 8;
 /// Writes outstanding in a fill that leaves cleaning no time.
 const QUEUE: usize = 31;
 
+/// Such fills.
+const FILLS: u32 = 3;
+
 /// Tries of a fill that was held up too early.
 const TRIES: u32 = 4;
 
@@ -43,9 +46,10 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
     let mix_share = share_of(&taken[..writes]);
     let mixes = mix_share > 0.0;
     let mut room = writes;
-    if mixes {
+    // A band that cleaning is about to write is one less, and the fill may end between two of these.
+    for _ in 0..if mixes { FILLS } else { 0 } {
         empty(session, turn, Some(pace))?;
-        room = at_once(session, writes)?.unwrap_or(writes);
+        room = room.min(at_once(session, writes)?.unwrap_or(writes));
     }
     let full = Full { writes: room, mixes, usual_ms: median(&taken), band };
     let (mut inside, mut outside) = (REGION.min(session.blocks() / 8), session.blocks() - full.tries() * FILL_BLOCKS);
