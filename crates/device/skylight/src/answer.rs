@@ -34,6 +34,11 @@ impl<T> Answer<T> {
         Self::Known { value, confidence: None }
     }
 
+    /// A value that a test confirmed at the usual confidence, or did not.
+    pub fn known_if(value: T, confirmed: bool) -> Self {
+        if confirmed { Self::tested(value) } else { Self::known(value) }
+    }
+
     /// No value.
     pub fn cannot_tell(reason: impl Into<String>) -> Self {
         Self::CannotTell { reason: reason.into() }

@@ -35,7 +35,7 @@ pub fn profile(findings: &Findings, name: &str) -> Result<Profile, String> {
     let profile = Profile {
         name: name.to_owned(),
         model: findings.drive.clone(),
-        source: "measured by shingle skylight; heads, runs and the command queue are assumed".to_owned(),
+        source: "measured by shingle skylight; heads, runs, and the command queue are assumed".to_owned(),
         kind,
         shape: Shape {
             zone_mib: 256,
@@ -73,7 +73,8 @@ pub fn profile(findings: &Findings, name: &str) -> Result<Profile, String> {
         jitter: None,
         published: Vec::new(),
     };
-    let profile = translation::calibrated(mechanics::calibrated(profile, findings), findings);
+    let profile = mechanics::with_appended_writes(mechanics::calibrated(profile, findings), findings);
+    let profile = translation::calibrated(mechanics::with_queued_writes(profile, findings), findings);
     Profile::parse(&toml_of(&profile)?).map_err(|error| error.to_string())
 }
 

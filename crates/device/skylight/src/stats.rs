@@ -92,6 +92,11 @@ fn upper_tail(value: f64) -> f64 {
     (-value * value / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * series
 }
 
+/// True if so many tries that all agree are no chance: each would have agreed by half.
+pub fn is_unanimous(agree: usize, tries: usize) -> bool {
+    agree == tries && 0.5_f64.powi(tries as i32) < 1.0 - CONFIDENCE
+}
+
 /// The place at which a list splits best into two parts of different means (least squares): the first of the second part.
 /// `None` of a list of fewer than two.
 pub fn change_point(values: &[f64]) -> Option<usize> {
@@ -128,6 +133,12 @@ pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seven_tries_that_agree_are_no_chance() {
+        assert_eq!([6, 7, 8].map(|tries| is_unanimous(tries, tries)), [false, true, true]);
+        assert!(!is_unanimous(8, 9));
+    }
 
     #[test]
     fn places_of_order_lie_between_values() {

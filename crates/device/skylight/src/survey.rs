@@ -93,8 +93,8 @@ impl Step {
             Self::Mechanics => ("times of the arm", 12.0),
             Self::Surface => ("rates by position", 0.5),
             Self::DriveType => ("type of the drive", 0.5),
-            Self::CacheLocation => ("place of the cache", 6.0),
-            Self::Cleaning => ("cleaning", 16.0),
+            Self::CacheLocation => ("place of the cache", 9.0),
+            Self::Cleaning => ("cleaning", 45.0),
             Self::Journal => ("journal entries", 2.0),
             Self::Bands => ("bands", 75.0),
             Self::Mapping => ("mapping", 1.0),
@@ -164,6 +164,7 @@ fn take(session: &mut Session<'_>, findings: &mut Findings, step: Step) -> Done<
     let Some(&turn) = findings.turn() else { return Ok(()) };
     let pace = findings.cleaning.as_ref().and_then(|cleaning| cleaning.pace.value().copied());
     let forcing = pace.map_or(Forcing::Fill, Forcing::Pause);
+    let on_disk = findings.drive_type() == Some(DriveType::ShingledDiskCache);
     match step {
         Step::Turn => {}
         Step::Mechanics => findings.mechanics = Some(mechanics::examine(session, &turn)?),
@@ -173,7 +174,7 @@ fn take(session: &mut Session<'_>, findings: &mut Findings, step: Step) -> Done<
             if findings.drive_type() == Some(DriveType::Conventional)
                 && let Some(arm) = &mut findings.mechanics
             {
-                arm.write_settle_ms = mechanics::write_settle(session)?;
+                arm.write_settle_ms = mechanics::write_settle(session, &turn)?;
             }
         }
         Step::CacheLocation => findings.cache_location = Some(cache_location::examine(session)?),
@@ -182,8 +183,16 @@ fn take(session: &mut Session<'_>, findings: &mut Findings, step: Step) -> Done<
             findings.cleaning = Some(cleaning::examine(session, &turn)?);
         }
         Step::Journal => {
-            findings.journal = Some(journal::examine(session, &turn)?);
+            let found = journal::examine(session, &turn)?;
             empty(session, &turn, pace.as_ref())?;
+            let appends = found.entries.value() == Some(&None);
+            if let Some(arm) = findings.mechanics.as_mut().filter(|_| appends && on_disk) {
+                arm.appended_write_ms = mechanics::appended_write(session, &turn)?;
+                empty(session, &turn, pace.as_ref())?;
+                arm.queued_write_ms = Some(mechanics::queued_write(session)?);
+                empty(session, &turn, pace.as_ref())?;
+            }
+            findings.journal = Some(found);
         }
         Step::Bands => {
             let mut found = Vec::new();

@@ -2,21 +2,26 @@
 
 mod common;
 
-use common::with;
+use common::{with, with_profile};
+use shingle_drive_model::{Profile, Translation};
+use shingle_skylight::Session;
 use shingle_skylight::exam::bands::{self, Forcing};
 use shingle_skylight::exam::capacity::{self, Cache, CapacityFound};
 use shingle_skylight::exam::empty::empty;
+use shingle_skylight::exam::turn::Turn;
 use shingle_skylight::exam::{cleaning, journal};
 
 fn capacity(name: &str, seed: u64) -> CapacityFound {
-    with(name, seed, |session, turn| {
-        let cleaning = cleaning::examine(session, turn).unwrap();
-        let journal = journal::examine(session, turn).unwrap();
-        empty(session, turn, cleaning.pace.value()).unwrap();
-        let band = bands::examine(session, turn, Forcing::of(&cleaning), session.blocks() / 1000).unwrap();
-        let band = *band.value().unwrap_or_else(|| panic!("{name}: {band:?}"));
-        capacity::examine(session, turn, cleaning.pace.value(), &journal, &band).unwrap()
-    })
+    with(name, seed, examine)
+}
+
+fn examine(session: &mut Session<'_>, turn: &Turn) -> CapacityFound {
+    let cleaning = cleaning::examine(session, turn).unwrap();
+    let journal = journal::examine(session, turn).unwrap();
+    empty(session, turn, cleaning.pace.value()).unwrap();
+    let band = bands::examine(session, turn, Forcing::of(&cleaning), session.blocks() / 1000).unwrap();
+    let band = *band.value().unwrap_or_else(|| panic!("{band:?}"));
+    capacity::examine(session, turn, cleaning.pace.value(), &journal, &band).unwrap()
 }
 
 fn near(found: u64, expected: f64, share: f64) -> bool {
@@ -60,4 +65,16 @@ fn zones_with_spare_bands_are_measured() {
         assert!(near(*cache_blocks, spare_mib * 256.0, 0.05), "{name}: {cache_blocks}");
         assert!((mix_share - mixes).abs() < 0.1, "{name}: {mix_share}");
     }
+}
+
+/// Cleaning that is mixed with writes makes room while the cache of a zone is filled: the more, the larger its share and the cache.
+#[test]
+fn what_mixed_cleaning_frees_is_no_part_of_the_cache() {
+    let mut profile = Profile::named("wd40nmzw").unwrap();
+    let Some(Translation::FullyAssociative(layer)) = &mut profile.translation else { panic!("another layer") };
+    (layer.band_mib, layer.zone_gib, layer.spare, layer.mix_share) = (16, 57, 0.048, Some(0.58));
+    let spare = (57.0 * 64.0 * layer.spare).floor() - 3.0;
+    let found = with_profile(&profile, 23, examine);
+    let Some(Cache::Zones { cache_blocks, .. }) = found.cache.value() else { panic!("{:?}", found.cache) };
+    assert!(near(*cache_blocks, spare * 16.0 * 256.0, 0.05), "{cache_blocks}: {:.0}", spare * 16.0 * 256.0);
 }

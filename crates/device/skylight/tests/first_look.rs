@@ -4,9 +4,11 @@ mod common;
 
 use common::{with, with_profile};
 use shingle_drive_model::{Jitter, Profile};
+use shingle_skylight::MIB;
 use shingle_skylight::exam::cache_location::{self, CacheLocation};
 use shingle_skylight::exam::cleaning::{self, CleaningOrder, CleaningType};
 use shingle_skylight::exam::drive_type::{self, DriveType};
+use shingle_skylight::exam::native::{is_native, mark};
 
 const SHINGLED: [&str; 6] =
     ["st5000as0011", "st8000as0002", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "wd40nmzw"];
@@ -92,5 +94,34 @@ fn cleaning_is_seen_timed_and_ordered() {
         assert!((pace.quiet_ms / quiet_ms - 1.0).abs() < 0.05, "{name}: {pace:?}");
         let order = if name.starts_with("st") { CleaningOrder::OldestFirst } else { CleaningOrder::LowestFirst };
         assert_eq!(found.order.value(), Some(&order), "{name}: {:?}", found.order);
+    }
+}
+
+/// A drive that cleans has read the band a moment ago, so that neighbours of the blocks in its cache come from its memory: that looked as
+/// if the blocks were at their places, and gave a time of cleaning that was far too short.
+#[test]
+fn a_band_is_not_taken_as_clean_while_it_is_being_cleaned() {
+    for name in ["st5000as0011", "st8000as0002", "emulated-smr-3"] {
+        let mut profile = Profile::named(name).unwrap();
+        let jitter = |seed| Jitter { seed, spindle_ppm: 4000, wander_us: 10, completion_us: 6.5 };
+        for seed in 1..=8 {
+            profile.jitter = Some(jitter(seed));
+            let arm = profile.mechanics.as_mut().unwrap();
+            arm.rpm = [5_400, 5_900, 7_200][seed as usize % 3];
+            with_profile(&profile, seed, |session, turn| {
+                let at = session.blocks() / 2 / MIB * MIB + MIB;
+                let cleans_after = (0..60).find(|&step| {
+                    mark(session, &[at]).unwrap();
+                    session.pause(1000.0 + f64::from(step) * 20.0).unwrap();
+                    let clean = is_native(session, turn, at).unwrap();
+                    session.pause(10_000.0).unwrap();
+                    clean
+                });
+                // A band is read and written: twice as long as a read of it takes.
+                let least = 1000.0 + 300.0;
+                let cleans_after = 1000.0 + 20.0 * f64::from(cleans_after.unwrap());
+                assert!(cleans_after >= least, "{name}, seed {seed}: {cleans_after} ms");
+            });
+        }
     }
 }

@@ -1,25 +1,32 @@
 //! Arm and platters of an emitted profile.
 
-use shingle_drive_model::{Mechanics as Arm, Profile};
+use shingle_drive_model::{Jitter, Mechanics as Arm, Profile, Translation};
 
-use crate::exam::mechanics::{Mechanics, examine};
+use crate::exam::mechanics::{Mechanics, appended_write, examine, late, memory, queued_write};
 use crate::exam::surface;
 use crate::exam::turn::{self, Turn};
 use crate::findings::Findings;
 use crate::session::{Done, Session, Unwatched};
-use crate::stats::median;
-use crate::target::{Host, Modelled, Target};
+use crate::stats::mean;
+use crate::target::{Host, Modelled};
 
 /// Rounds of calibration.
 const ROUNDS: usize = 3;
 
-/// Positions of the rates that are compared.
-const RATES: u64 = 5;
+/// The mean of all but a twentieth of late completions, in their mean.
+const LATE_MOST: f64 = 0.63;
+
+/// The longest wait of writes.
+const WRITE_SETTLE_MAX_MS: f64 = 3.0;
+
+/// Surfaces that are tried, the likeliest first, and the distance of a median that is near enough.
+const HEADS: [u32; 9] = [8, 6, 10, 4, 12, 7, 9, 5, 11];
+const NEAR: f64 = 0.01;
 
 pub(super) fn of(turn: &Turn, arm: &Mechanics) -> Arm {
     let mut made = Arm {
         rpm: (60_000.0 / turn.turn_ms).round() as u32,
-        heads: 8,
+        heads: HEADS[0],
         settle_ms: 0.0,
         average_seek_ms: 0.0,
         full_seek_ms: 0.0,
@@ -39,9 +46,66 @@ fn set_seeks(arm: &mut Arm, settle_ms: f64, average_ms: f64, full_ms: f64) {
     arm.head_switch_ms = 1.0_f64.min(arm.settle_ms);
 }
 
-/// The profile whose changes of tracks, sequential rates and seeks are the measured ones.
+/// The profile whose answers, changes of tracks, sequential rates and seeks are the measured ones.
 pub(super) fn calibrated(profile: Profile, findings: &Findings) -> Profile {
-    with_seeks(with_rates(with_tracks(profile, findings), findings), findings)
+    with_seeks(with_rates(with_tracks(with_answers(profile, findings), findings), findings), findings)
+}
+
+/// The profile whose reads from its memory take as long, and come as late.
+fn with_answers(mut profile: Profile, findings: &Findings) -> Profile {
+    let (Some(wanted), Some(turn)) = (findings.mechanics, findings.turn()) else { return profile };
+    let Some(late_ms) = wanted.late_ms else { return profile };
+    let jitter =
+        Jitter { seed: findings.seed >> 1, spindle_ppm: 0, wander_us: 0, completion_us: late_ms * 1e3 / LATE_MOST };
+    profile.jitter = Some(jitter);
+    for _ in 0..ROUNDS {
+        let answers = |session: &mut Session<'_>| Ok((memory(session, turn)?.0, late(session, turn)?));
+        let Some((overhead_ms, Some(seen_ms))) = examined(&profile, findings.seed, answers) else { return profile };
+        profile.queue.overhead_us = (profile.queue.overhead_us + (wanted.overhead_ms - overhead_ms) * 1e3).max(1.0);
+        if let Some(jitter) = &mut profile.jitter {
+            jitter.completion_us = (jitter.completion_us + (late_ms - seen_ms) * 1e3 / LATE_MOST).max(0.0);
+        }
+    }
+    profile
+}
+
+/// The profile that takes as long for a write to another place: the wait of writes is set so.
+pub(super) fn with_appended_writes(mut profile: Profile, findings: &Findings) -> Profile {
+    let (Some(turn), Some(arm)) = (findings.turn(), findings.mechanics) else { return profile };
+    let Some(wanted) = arm.appended_write_ms else { return profile };
+    for _ in 0..ROUNDS {
+        let examine = |session: &mut Session<'_>| appended_write(session, turn);
+        let Some(Some(seen)) = examined(&profile, findings.seed, examine) else { return profile };
+        let Some(arm) = &mut profile.mechanics else { return profile };
+        arm.write_settle_ms = (arm.write_settle_ms + wanted - seen).clamp(0.0, WRITE_SETTLE_MAX_MS);
+    }
+    profile
+}
+
+/// The profile of that many surfaces whose queue of writes is as fast, of a drive with caches in its zones. Their number is not known, and times depend on it
+/// by the angles alone at which these few caches lie to each other.
+pub(super) fn with_queued_writes(mut profile: Profile, findings: &Findings) -> Profile {
+    let Some(wanted) = findings.mechanics.and_then(|arm| arm.queued_write_ms) else { return profile };
+    if !matches!(profile.translation, Some(Translation::FullyAssociative(_))) {
+        return profile;
+    }
+    let mut best: Option<(f64, u32)> = None;
+    for heads in HEADS {
+        let Some(arm) = &mut profile.mechanics else { return profile };
+        arm.heads = heads;
+        let Some(seen) = examined(&profile, findings.seed, queued_write) else { continue };
+        let off = (seen / wanted - 1.0).abs();
+        if best.is_none_or(|(least, _)| off < least) {
+            best = Some((off, heads));
+        }
+        if off < NEAR {
+            break;
+        }
+    }
+    if let (Some(arm), Some((_, heads))) = (&mut profile.mechanics, best) {
+        arm.heads = heads;
+    }
+    profile
 }
 
 /// The profile whose changes of tracks look as the drive's do: a microsecond less can cost each sequential write a turn.
@@ -60,22 +124,32 @@ fn with_tracks(mut profile: Profile, findings: &Findings) -> Profile {
 /// random tracks, since outer tracks have more blocks.
 fn with_seeks(mut profile: Profile, findings: &Findings) -> Profile {
     let (Some(wanted), Some(turn)) = (findings.mechanics, findings.turn()) else { return profile };
-    let (mut settle, mut average, mut full) = (wanted.settle_ms, wanted.average_seek_ms, wanted.full_seek_ms);
-    for _ in 0..ROUNDS {
+    let mut seeks = [wanted.settle_ms, wanted.average_seek_ms, wanted.full_seek_ms];
+    let mut told = Vec::new();
+    for round in 0..=ROUNDS {
         let examine = |session: &mut Session<'_>| examine(session, turn);
         let Some(seen) = examined(&profile, findings.seed, examine) else { return profile };
-        settle += wanted.settle_ms - seen.settle_ms;
-        average += wanted.average_seek_ms - seen.average_seek_ms;
-        full += wanted.full_seek_ms - seen.full_seek_ms;
+        seeks[0] += wanted.settle_ms - seen.settle_ms;
+        seeks[1] += wanted.average_seek_ms - seen.average_seek_ms;
+        seeks[2] += wanted.full_seek_ms - seen.full_seek_ms;
+        // The first round brings them near; each one behind tells them anew, and chance is less in their mean.
+        if round > 0 {
+            told.push(seeks);
+            seeks = [0, 1, 2].map(|which| mean(&told.iter().map(|seeks| seeks[which]).collect::<Vec<f64>>()));
+        }
         if let Some(arm) = &mut profile.mechanics {
-            set_seeks(arm, settle, average, full);
+            set_seeks(arm, seeks[0], seeks[1], seeks[2]);
         }
     }
     profile
 }
 
 /// Outcome of an examination of a modelled drive.
-fn examined<T>(profile: &Profile, seed: u64, examine: impl FnOnce(&mut Session<'_>) -> Done<T>) -> Option<T> {
+pub(super) fn examined<T>(
+    profile: &Profile,
+    seed: u64,
+    examine: impl FnOnce(&mut Session<'_>) -> Done<T>,
+) -> Option<T> {
     let mut drive = Modelled::new(profile, Host::default())?;
     let mut unwatched = Unwatched;
     examine(&mut Session::new(&mut drive, &mut unwatched, seed).ok()?).ok()
@@ -86,26 +160,10 @@ fn examined<T>(profile: &Profile, seed: u64, examine: impl FnOnce(&mut Session<'
 fn with_rates(mut profile: Profile, findings: &Findings) -> Profile {
     let Some(surface) = &findings.surface else { return profile };
     for _ in 0..ROUNDS {
-        let Some((first, last)) = rates(&profile) else { return profile };
+        let Some((first, last)) = examined(&profile, findings.seed, surface::ends) else { return profile };
         let Some(recording) = &mut profile.recording else { return profile };
         recording.outer_mb_s *= surface.first_mb_s / first;
         recording.inner_mb_s = (recording.inner_mb_s * surface.last_mb_s / last).min(recording.outer_mb_s);
     }
     profile
-}
-
-/// Rates at a modelled drive's first and last addresses, in MB/s.
-fn rates(profile: &Profile) -> Option<(f64, f64)> {
-    let mut drive = Modelled::new(profile, Host::default())?;
-    let blocks = drive.blocks();
-    let mut unwatched = Unwatched;
-    let mut session = Session::new(&mut drive, &mut unwatched, 1).ok()?;
-    let mut of = |at: fn(u64, u64) -> u64| -> Option<f64> {
-        let rates: Vec<f64> =
-            (0..RATES).map(|number| surface::rate(&mut session, at(blocks, number))).collect::<Result<_, _>>().ok()?;
-        Some(median(&rates))
-    };
-    let first = of(|blocks, number| blocks / 256 * number)?;
-    let last = of(|blocks, number| blocks - blocks / 256 * number - 20 * 256)?;
-    Some((first, last))
 }

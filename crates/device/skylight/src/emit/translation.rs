@@ -2,15 +2,16 @@
 
 use shingle_drive_model::{CachePlace, Flash, FullyAssociative, MediaCache, Profile, SetAssociative, Translation};
 
+use super::mechanics::examined;
 use crate::exam::cache_location::CacheLocation;
 use crate::exam::capacity::{Cache, mix_share};
-use crate::exam::drive_type::DriveType;
+use crate::exam::drive_type::{self, DriveType};
 use crate::exam::journal;
 use crate::exam::streaming::Streaming;
 use crate::findings::Findings;
-use crate::session::{Session, Unwatched};
+use crate::session::Session;
 use crate::stats::median;
-use crate::target::{BLOCK, Host, MIB, Modelled};
+use crate::target::{BLOCK, MIB};
 
 /// Blocks of a GiB.
 const GIB: u64 = 1024 * MIB;
@@ -18,8 +19,13 @@ const GIB: u64 = 1024 * MIB;
 /// Spare bands of a zone that the model's layer does not fill, and one more while it merges.
 const RESERVE: f64 = 2.0;
 
-/// Rounds of calibration.
+/// Rounds of calibration, and the seed of some.
 const ROUNDS: usize = 4;
+const SEED: u64 = 1;
+
+/// Gaps between entries that are tried, as shares of a turn, and shares of missed places that are the same.
+const GAPS: [f64; 4] = [0.15, 0.2, 0.25, 0.3];
+const MISSED: f64 = 0.002;
 
 pub(super) fn of(findings: &Findings) -> Result<Translation, String> {
     let cache = findings.capacity.as_ref().and_then(|capacity| capacity.cache.value());
@@ -134,10 +140,69 @@ pub(super) fn flash(findings: &Findings) -> Option<Flash> {
     Some(Flash { dies: 8, stripe_kib: 64, read_us: 100.0, die_read_mb_s, die_write_mb_s, write_us, buffer_mib: 4 })
 }
 
-/// The profile whose merges are as late as the measured ones, or whose cleaning takes as much from writers: a host sees less of
-/// either than the drive spends.
+/// The profile whose entries grow at the measured size, whose merges are as late, whose flash is as fast, or whose cleaning takes as much from
+/// writers: a host sees less of these than the drive spends.
 pub(super) fn calibrated(profile: Profile, findings: &Findings) -> Profile {
+    let profile = with_gap(with_quantum(with_flash(profile, findings), findings), findings);
     mixed(merged(profile, findings), findings)
+}
+
+/// The profile of which as many single writes miss the place behind the last entry, and wait for half a turn more: with a shorter gap
+/// between entries the arm cannot change tracks in time.
+fn with_gap(mut profile: Profile, findings: &Findings) -> Profile {
+    let (Some(turn), Some(journal)) = (findings.turn(), &findings.journal) else { return profile };
+    let missed = |single_ms: &[f64]| {
+        let usual = median(single_ms);
+        let late = single_ms.iter().filter(|&&ms| (usual + 0.3 * turn.turn_ms..usual + turn.turn_ms).contains(&ms));
+        late.count() as f64 / single_ms.len().max(1) as f64
+    };
+    let wanted = missed(&journal.single_ms);
+    let mut best: Option<(f64, f64)> = None;
+    for share in GAPS {
+        let Some(Translation::MediaCache(cache)) = &mut profile.translation else { return profile };
+        cache.gap_ms = share * turn.turn_ms;
+        let Some((single_ms, _)) = examined(&profile, SEED, journal::merges) else { return profile };
+        let off = (missed(&single_ms) - wanted).abs();
+        if best.is_none_or(|(least, _)| off < least - MISSED) {
+            best = Some((off, share));
+        }
+    }
+    if let (Some(Translation::MediaCache(cache)), Some((_, share))) = (&mut profile.translation, best) {
+        cache.gap_ms = share * turn.turn_ms;
+    }
+    profile
+}
+
+/// The profile with that time of a write to a flash cache.
+fn with_flash(mut profile: Profile, findings: &Findings) -> Profile {
+    let (Some(turn), Some(found), Some(_)) = (findings.turn(), &findings.drive_type, profile.flash) else {
+        return profile;
+    };
+    for _ in 0..ROUNDS {
+        let examine = |session: &mut Session<'_>| drive_type::examine(session, turn);
+        let Some(seen) = examined(&profile, findings.seed, examine) else { return profile };
+        let more_us = (median(&found.latencies_ms) - median(&seen.latencies_ms)) * 1e3;
+        if let Some(flash) = &mut profile.flash {
+            flash.write_us = (flash.write_us + more_us).max(1.0);
+        }
+    }
+    profile
+}
+
+/// The profile whose journal entries grow by half a turn at the measured size: a block more or less makes some loads' entries a half
+/// turn longer.
+fn with_quantum(mut profile: Profile, findings: &Findings) -> Profile {
+    let entries = findings.journal.as_ref().and_then(|journal| journal.entries.value().copied().flatten());
+    let (Some(turn), Some(entries)) = (findings.turn(), entries) else { return profile };
+    let Some(wanted) = entries.quantum_blocks else { return profile };
+    for _ in 0..ROUNDS {
+        let examine = |session: &mut Session<'_>| journal::quantum(session, turn, entries.half_turns);
+        let Some(Some(seen)) = examined(&profile, findings.seed, examine) else { return profile };
+        if let Some(recording) = profile.recording.as_mut().filter(|_| seen != wanted) {
+            recording.outer_mb_s *= (wanted as f64 + 0.5) / (seen as f64 + 0.5);
+        }
+    }
+    profile
 }
 
 fn mixed(mut profile: Profile, findings: &Findings) -> Profile {
@@ -147,37 +212,21 @@ fn mixed(mut profile: Profile, findings: &Findings) -> Profile {
         return profile;
     }
     for _ in 0..ROUNDS {
-        let Some(seen) = seen_mix(&profile) else { return profile };
+        let Some(Some(seen)) = examined(&profile, SEED, mix_share) else { return profile };
         let Some(Translation::FullyAssociative(layer)) = &mut profile.translation else { return profile };
         layer.mix_share = layer.mix_share.map(|share| (share + wanted - seen).clamp(0.05, 0.9));
     }
     profile
 }
 
-/// Share of the time that a modelled drive's cleaning takes from writers, as the examination sees it.
-fn seen_mix(profile: &Profile) -> Option<f64> {
-    let mut drive = Modelled::new(profile, Host::default())?;
-    let mut unwatched = Unwatched;
-    let mut session = Session::new(&mut drive, &mut unwatched, 1).ok()?;
-    mix_share(&mut session).ok()?
-}
-
 fn merged(mut profile: Profile, findings: &Findings) -> Profile {
     let wanted = findings.journal.as_ref().and_then(|journal| journal.merges.value().copied().flatten());
     let Some(wanted) = wanted else { return profile };
     for _ in 0..ROUNDS {
-        let Some(late_ms) = late_ms(&profile) else { return profile };
+        let seen = examined(&profile, SEED, journal::merges).and_then(|(_, merges)| merges.value().copied().flatten());
+        let Some(seen) = seen else { return profile };
         let Some(Translation::MediaCache(cache)) = &mut profile.translation else { return profile };
-        cache.merge_ms = (cache.merge_ms + wanted.late_ms - late_ms).max(0.0);
+        cache.merge_ms = (cache.merge_ms + wanted.late_ms - seen.late_ms).max(0.0);
     }
     profile
-}
-
-/// Milliseconds by which a modelled drive's merges are late.
-fn late_ms(profile: &Profile) -> Option<f64> {
-    let mut drive = Modelled::new(profile, Host::default())?;
-    let mut unwatched = Unwatched;
-    let mut session = Session::new(&mut drive, &mut unwatched, 1).ok()?;
-    let (_, merges) = journal::merges(&mut session).ok()?;
-    merges.value().copied().flatten().map(|merges| merges.late_ms)
 }

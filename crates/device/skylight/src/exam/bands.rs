@@ -12,6 +12,7 @@ use crate::exam::cleaning::{CleaningFound, CleaningPace, shortest};
 use crate::exam::native::{DECIDES, MARK_BLOCKS, MARK_STEP, is_native, mark};
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session};
+use crate::stats::is_unanimous;
 use crate::target::MIB;
 
 /// The smallest band.
@@ -31,6 +32,9 @@ const FILL_MAX: usize = 64 << 10;
 
 /// Tries of which most decide.
 const TRIES: usize = 5;
+
+/// Tries on either side of an end that confirm it.
+const CONFIRMS: usize = 4;
 
 /// Latency from which on a write has waited for cleaning, in milliseconds and in usual latencies.
 const STALL_MS: f64 = 150.0;
@@ -81,7 +85,24 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn, forcing: Forcing, at: u64
         let kib = (end - start) * 4;
         return Ok(Answer::cannot_tell(format!("cleaning ends every {kib} KiB, which is less than any band")));
     }
-    Ok(Answer::known(Band { start, blocks: end - start }))
+    let sure = is_sure(session, turn, forcing, at, start)?
+        && is_sure(session, turn, forcing, start.next_multiple_of(MIB) + MIB, end)?;
+    Ok(Answer::known_if(Band { start, blocks: end - start }, sure))
+}
+
+/// True if marks right before a band's end and right behind it always fall to their sides.
+fn is_sure(session: &mut Session<'_>, turn: &Turn, forcing: Forcing, at: u64, end: u64) -> Done<bool> {
+    let inside = (end - MARK_BLOCKS) / MARK_STEP * MARK_STEP;
+    let outside = end.next_multiple_of(MARK_STEP);
+    if outside + MARK_BLOCKS >= session.blocks() {
+        return Ok(false);
+    }
+    let mut agree = 0;
+    for _ in 0..CONFIRMS {
+        agree += usize::from(is_same(session, turn, forcing, at, outside)? == Some(false));
+        agree += usize::from(is_same(session, turn, forcing, at, inside)? == Some(true));
+    }
+    Ok(is_unanimous(agree, 2 * CONFIRMS))
 }
 
 /// The same with the pace of cleaning at that place.

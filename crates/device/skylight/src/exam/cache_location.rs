@@ -17,7 +17,7 @@ const WRITTEN: u64 = 512;
 pub(crate) const REGION: u64 = 2 * WRITTEN;
 
 /// Regions at each of low, middle and high addresses.
-const REPEATS: u64 = 7;
+const REPEATS: u64 = 11;
 
 /// Factor from which on means differ.
 const DIFFERS_FROM: f64 = 1.08;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Answer;
 use crate::exam::cache_location::{REGION, fragment};
 use crate::exam::native::{MARK_BLOCKS, is_native, mark};
+use crate::exam::rereads::{self, Rereads};
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, intervals};
 use crate::stats::{CONFIDENCE, median, rank_test};
@@ -30,8 +31,13 @@ const PARTS: u32 = 4;
 /// Precision of pauses, in milliseconds.
 const PRECISION_MS: f64 = 4.0;
 
-/// Marks of the test of order.
+/// Searches of a pause, unless one is confirmed before.
+const SEARCHES: u32 = 3;
+
+/// Marks of the test of order, the share of them that is to be cleaned, and tries.
 const MARKS: usize = 24;
+const SHARE: f64 = 0.4;
+const ORDER_TRIES: u32 = 4;
 
 /// Type of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +79,9 @@ pub struct CleaningFound {
     pub order: Answer<CleaningOrder>,
     /// Milliseconds from each read to the next, of a region that was fragmented: at once, and after the longest pause.
     pub intervals_ms: [Vec<f64>; 2],
+    /// Blocks that were read again in the order of writing, on a drive of known pace.
+    #[serde(default)]
+    pub rereads: Option<Rereads>,
 }
 
 /// Examines type, pace and order.
@@ -85,14 +94,14 @@ pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<CleaningFound> {
     let none = || format!("cleaning was not seen within {:.0} s of quiet", PAUSES_MS[2] / 1e3);
     if cleaning.value() != Some(&CleaningType::Aggressive) {
         let (pace, order) = (Answer::cannot_tell(none()), Answer::cannot_tell(none()));
-        return Ok(CleaningFound { cleaning, pace, order, intervals_ms });
+        return Ok(CleaningFound { cleaning, pace, order, intervals_ms, rereads: None });
     }
     let pace = pace(session, turn, at)?;
-    let order = match pace.value() {
-        Some(&pace) => order(session, turn, &pace)?,
-        None => Answer::cannot_tell("the pace of cleaning is not known"),
+    let (order, rereads) = match pace.value() {
+        Some(&pace) => (order(session, turn, &pace)?, Some(rereads::examine(session, &pace)?)),
+        None => (Answer::cannot_tell("the pace of cleaning is not known"), None),
     };
-    Ok(CleaningFound { cleaning, pace, order, intervals_ms })
+    Ok(CleaningFound { cleaning, pace, order, intervals_ms, rereads })
 }
 
 fn read_region(session: &mut Session<'_>, at: u64) -> Done<Vec<f64>> {
@@ -147,20 +156,41 @@ fn mostly_cleans(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32, m
     Ok(if one == cleans(session, turn, at, pauses, ms)? { one } else { cleans(session, turn, at, pauses, ms)? })
 }
 
-/// The shortest of so many equal pauses that cleans a mark, in milliseconds.
+/// The shortest of so many equal pauses that cleans a mark, in milliseconds: a search that a little more and a little less confirm.
 pub(crate) fn shortest(session: &mut Session<'_>, turn: &Turn, at: u64, pauses: u32) -> Done<Option<f64>> {
-    let (mut short, mut long) = (0.0, LONG_MS / 4.0);
-    if !cleans(session, turn, at, pauses, long)? {
-        return Ok(None);
+    let mut found = 0.0;
+    for _ in 0..SEARCHES {
+        let (mut short, mut long) = (0.0, LONG_MS / 4.0);
+        if !cleans(session, turn, at, pauses, long)? {
+            return Ok(None);
+        }
+        while long - short > PRECISION_MS {
+            let middle = (short + long) / 2.0;
+            if mostly_cleans(session, turn, at, pauses, middle)? { long = middle } else { short = middle }
+        }
+        found = (short + long) / 2.0;
+        let less = (found - 4.0 * PRECISION_MS).max(0.0);
+        if mostly_cleans(session, turn, at, pauses, found + 4.0 * PRECISION_MS)?
+            && !mostly_cleans(session, turn, at, pauses, less)?
+        {
+            break;
+        }
     }
-    while long - short > PRECISION_MS {
-        let middle = (short + long) / 2.0;
-        if mostly_cleans(session, turn, at, pauses, middle)? { long = middle } else { short = middle }
-    }
-    Ok(Some((short + long) / 2.0))
+    Ok(Some(found))
 }
 
+/// The pace at two places: a mark that happens to lie in two bands is cleaned twice, so that the shorter time is a band's.
 fn pace(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<Answer<CleaningPace>> {
+    let other = session.blocks() / 8 * 3 / MIB * MIB + MIB;
+    let (one, two) = (pace_at(session, turn, at)?, pace_at(session, turn, other)?);
+    Ok(match (one.value(), two.value()) {
+        (Some(first), Some(second)) if second.band_ms < first.band_ms => two,
+        (None, Some(_)) => two,
+        _ => one,
+    })
+}
+
+fn pace_at(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<Answer<CleaningPace>> {
     let parts = f64::from(PARTS);
     let (Some(one), Some(part)) = (shortest(session, turn, at, 1)?, shortest(session, turn, at, PARTS)?) else {
         return Ok(Answer::cannot_tell("a mark of three blocks was not clean after 15 s"));
@@ -172,32 +202,47 @@ fn pace(session: &mut Session<'_>, turn: &Turn, at: u64) -> Done<Answer<Cleaning
     Ok(Answer::known(CleaningPace { quiet_ms, band_ms: one - quiet_ms }))
 }
 
-/// Marks far from each other, a pause in which some are cleaned, and a rank test: are these the oldest, or the lowest?
+/// Marks far from each other, a pause in which some are cleaned, and a rank test: are these the oldest, or the lowest? If hardly any
+/// are cleaned, or hardly any are left, another pause.
 fn order(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace) -> Done<Answer<CleaningOrder>> {
     let step = session.blocks() / (MARKS as u64 + 1);
-    let mut places: Vec<u64> = (1..=MARKS as u64).map(|number| number * step).collect();
-    session.random.shuffle(&mut places);
-    mark(session, &places)?;
-    session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 0.4)?;
-    let mut marks = Vec::new();
-    for (age, &at) in places.iter().enumerate() {
-        marks.push((age as f64, at as f64, is_native(session, turn, at)?));
+    let mut share = SHARE;
+    let mut cleaned = 0;
+    for _ in 0..ORDER_TRIES {
+        let mut places: Vec<u64> = (1..=MARKS as u64).map(|number| number * step).collect();
+        session.random.shuffle(&mut places);
+        mark(session, &places)?;
+        session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * share)?;
+        let mut marks = Vec::new();
+        for (age, &at) in places.iter().enumerate() {
+            marks.push((age as f64, at as f64, is_native(session, turn, at)?));
+        }
+        session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 3.0)?;
+        cleaned = marks.iter().filter(|mark| mark.2).count();
+        match (comes_first(&marks, |mark| mark.0), comes_first(&marks, |mark| mark.1)) {
+            (true, false) => return Ok(Answer::tested(CleaningOrder::OldestFirst)),
+            (false, true) => return Ok(Answer::tested(CleaningOrder::LowestFirst)),
+            _ => {}
+        }
+        if cleaned < MARKS / 4 {
+            share *= 2.0;
+        } else if cleaned > MARKS * 3 / 4 {
+            share /= 2.0;
+        }
     }
-    session.pause(pace.quiet_ms + pace.band_ms * MARKS as f64 * 3.0)?;
-    let come_first = |rank: fn(&(f64, f64, bool)) -> f64| {
-        let of = |clean: bool| -> Vec<f64> { marks.iter().filter(|mark| mark.2 == clean).map(rank).collect() };
-        let (clean, left) = (of(true), of(false));
-        let enough = clean.len().min(left.len()) >= 3;
-        enough && rank_test(&clean, &left) < 1.0 - CONFIDENCE && median(&clean) < median(&left)
-    };
-    Ok(match (come_first(|mark| mark.0), come_first(|mark| mark.1)) {
-        (true, false) => Answer::tested(CleaningOrder::OldestFirst),
-        (false, true) => Answer::tested(CleaningOrder::LowestFirst),
-        _ => Answer::cannot_tell(format!(
-            "{} of {MARKS} bands were cleaned, neither the oldest nor the lowest",
-            marks.iter().filter(|mark| mark.2).count()
-        )),
-    })
+    let reason = format!("{cleaned} of {MARKS} bands were cleaned, neither the oldest nor the lowest");
+    Ok(Answer::cannot_tell(reason))
+}
+
+/// A mark's age, its place, and whether it is clean.
+type Seen = (f64, f64, bool);
+
+/// True if marks of low rank are the clean ones.
+fn comes_first(marks: &[Seen], rank: fn(&Seen) -> f64) -> bool {
+    let of = |clean: bool| -> Vec<f64> { marks.iter().filter(|mark| mark.2 == clean).map(rank).collect() };
+    let (clean, left) = (of(true), of(false));
+    let enough = clean.len().min(left.len()) >= 3;
+    enough && rank_test(&clean, &left) < 1.0 - CONFIDENCE && median(&clean) < median(&left)
 }
 
 const _: () = assert!(MARK_BLOCKS < 4 * MIB);

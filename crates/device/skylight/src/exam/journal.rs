@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Answer;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, latencies};
-use crate::stats::median;
+use crate::stats::{is_unanimous, median};
 use crate::target::Taken;
 
 /// Region of the writes: a GiB, so that few bands have to be cleaned afterwards.
@@ -74,6 +74,8 @@ pub struct JournalFound {
 pub fn examine(session: &mut Session<'_>, turn: &Turn) -> Done<JournalFound> {
     let entries = entries(session, turn)?;
     let (single_ms, merges) = merges(session)?;
+    // Without entries there is no map of them: writes that are late at unequal distances are late for another reason.
+    let merges = if entries.value() == Some(&None) { Answer::known(None) } else { merges };
     let mut by_size_ms = Vec::new();
     for kib in (4..=256u64).step_by(4).filter(|kib| *kib <= 96 || kib % 32 == 0) {
         let bursts = bursts(session, 31, kib / 4)?;
@@ -98,19 +100,26 @@ fn intervals_of(bursts: &[Vec<Taken>]) -> Vec<f64> {
     bursts.windows(2).map(|two| (end(&two[1]) - end(&two[0])) as f64 / 1e6).collect()
 }
 
-/// True if most bursts end as one.
-fn ends_together(bursts: &[Vec<Taken>], turn: &Turn) -> bool {
+/// Bursts that end as one.
+fn together(bursts: &[Vec<Taken>], turn: &Turn) -> usize {
     let together = bursts.iter().filter(|burst| {
         let first = burst.iter().map(|taken| taken.ended).min().unwrap_or(0);
         (end(burst) - first) as f64 / 1e6 < turn.turn_ms / 8.0
     });
-    2 * together.count() > bursts.len()
+    together.count()
+}
+
+/// True if most bursts end as one.
+fn ends_together(bursts: &[Vec<Taken>], turn: &Turn) -> bool {
+    2 * together(bursts, turn) > bursts.len()
 }
 
 fn entries(session: &mut Session<'_>, turn: &Turn) -> Done<Answer<Option<Entries>>> {
     // A drive that appends writes one by one takes some milliseconds for these, and ends each as it is written.
-    if !ends_together(&bursts(session, BURST, TOGETHER_BLOCKS)?, turn) {
-        return Ok(Answer::known(None));
+    let seen = bursts(session, BURST, TOGETHER_BLOCKS)?;
+    let as_one = together(&seen, turn);
+    if 2 * as_one <= seen.len() {
+        return Ok(Answer::known_if(None, is_unanimous(seen.len() - as_one, seen.len())));
     }
     let between = median(&intervals_of(&bursts(session, BURST, 1)?));
     if between < turn.turn_ms * 0.9 {
@@ -126,11 +135,15 @@ fn entries(session: &mut Session<'_>, turn: &Turn) -> Done<Answer<Option<Entries
     let half_turns = steps.round() as u32;
     let quantum_blocks = quantum(session, turn, half_turns)?;
     let entry_max_blocks = entry_max(session, turn)?;
-    Ok(Answer::known(Some(Entries { half_turns, quantum_blocks, entry_max_blocks })))
+    let entries = Entries { half_turns, quantum_blocks, entry_max_blocks };
+    Ok(Answer::known_if(Some(entries), is_unanimous(as_one, seen.len())))
 }
 
 /// The most blocks with which an entry has so many half turns: a burst of fifteen writes of equal size, and a rest.
-fn quantum(session: &mut Session<'_>, turn: &Turn, half_turns: u32) -> Done<Option<u64>> {
+///
+/// # Errors
+/// As [`Session::run`].
+pub(crate) fn quantum(session: &mut Session<'_>, turn: &Turn, half_turns: u32) -> Done<Option<u64>> {
     let grows = |session: &mut Session<'_>, blocks: u64| -> Done<bool> {
         let each = (blocks / BURST as u64).max(1);
         let rest = blocks - each * (BURST as u64 - 1);

@@ -9,6 +9,7 @@ use crate::answer::Answer;
 use crate::exam::mapping::{PAIRS, difference, fingerprint};
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session};
+use crate::stats::is_unanimous;
 use crate::target::{Access, MIB};
 
 /// The longest write, in MiB.
@@ -16,6 +17,9 @@ const LONGEST: u64 = 128;
 
 /// Blocks from one place of the test to the next.
 const STEP: u64 = 512 * MIB;
+
+/// Tries of the shortest stream, and of the longest write that is none, that confirm it.
+const CONFIRMS: usize = 4;
 
 /// Streaming of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +62,12 @@ fn search(session: &mut Session<'_>, turn: &Turn) -> Done<Answer<Streaming>> {
         let middle = (short + long) / 2;
         if streams(session, middle)? { long = middle } else { short = middle }
     }
-    Ok(Answer::known(Streaming::From { mib: long }))
+    let mut agree = 0;
+    for _ in 0..CONFIRMS {
+        agree += usize::from(streams(session, long)?);
+        agree += usize::from(short == 0 || !streams(session, short)?);
+    }
+    Ok(Answer::known_if(Streaming::From { mib: long }, is_unanimous(agree, 2 * CONFIRMS)))
 }
 
 /// True if the blocks of a sequential write of so many MiB are at the same places as before.

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
-use crate::exam::surface::rate;
+use crate::exam::surface::{rate, rate_over};
 use crate::session::{Done, Session, intervals};
 use crate::stats::{line, median, spread};
 use crate::target::BLOCK;
@@ -16,10 +16,13 @@ use crate::target::BLOCK;
 const STRIDES: [u64; 6] = [2, 16, 32, 48, 64, 96];
 
 /// Reads at each stride.
-const READS: u64 = 25;
+const READS: u64 = 100;
 
 /// Reads of one block before the other, which find the changes of tracks.
 const TRACK_READS: u64 = 4_000;
+
+/// MiB read in order for the time of a change: so many tracks that one change more or less is nothing.
+const CHANGES_MIB: u64 = 192;
 
 /// Share of the distances between changes of tracks that are whole tracks.
 const REGULAR: f64 = 0.75;
@@ -70,7 +73,7 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
     let mut points = Vec::new();
     let mut spreads = Vec::new();
     for (number, stride) in STRIDES.into_iter().enumerate() {
-        let first = at.saturating_sub(number as u64 * 8192).max(READS * stride);
+        let first = at.saturating_sub(number as u64 * 16_384).max(READS * stride);
         let taken = session.read_each((0..READS).map(|step| first - step * stride))?;
         let between = intervals(&taken);
         points.push((stride as f64, median(&between[1..])));
@@ -95,9 +98,18 @@ pub fn examine(session: &mut Session<'_>, at: u64) -> Done<Answer<Turn>> {
 /// Adds what is found of tracks: as single reads show it, or else what the sequential rate tells.
 fn tracks(session: &mut Session<'_>, turn: Turn, at: u64) -> Done<Turn> {
     match seen_tracks(session, turn, at)? {
-        Some(seen) => Ok(seen),
+        Some(seen) => changes_by_rate(session, seen, at),
         None => tracks_by_rate(session, turn, at),
     }
+}
+
+/// The same tracks with the time of a change that the sequential rate tells: from many changes, where single ones were seen.
+fn changes_by_rate(session: &mut Session<'_>, seen: Turn, at: u64) -> Done<Turn> {
+    let Some(track) = seen.track_blocks else { return Ok(seen) };
+    let track_ms = (track * BLOCK) as f64 / (rate_over(session, at, CHANGES_MIB)? * 1e3);
+    let change = track_ms - seen.turn_ms;
+    let agrees = (change - seen.track_change_ms).abs() < seen.tolerance_ms();
+    Ok(if agrees { Turn { track_change_ms: change, ..seen } } else { seen })
 }
 
 /// A sequential read takes a turn and a change for each track, and blocks pass the head for a turn of it.

@@ -8,7 +8,7 @@ use crate::exam::cleaning::{CleaningOrder, CleaningType};
 use crate::exam::drive_type::DriveType;
 use crate::exam::mapping::Mapping;
 use crate::exam::streaming::Streaming;
-use crate::findings::Findings;
+use crate::findings::{BandAt, Findings};
 
 /// Words for a type.
 fn type_words(found: DriveType) -> &'static str {
@@ -165,7 +165,10 @@ fn bands(findings: &Findings) -> Property {
             });
             Some(Answer::cannot_tell(reason.unwrap_or_default()))
         }
-        (Some(bands), known) => Some(Answer::known((least, most, known, bands.len()))),
+        (Some(bands), known) => {
+            let tested = |at: &BandAt| !matches!(at.band, Answer::Known { confidence: None, .. });
+            Some(Answer::known_if((least, most, known, bands.len()), bands.iter().all(tested)))
+        }
     };
     property("bands", "size of a band", answer.as_ref(), |&(least, most, known, asked)| {
         let places = format!("measured at {known} of {asked} places");

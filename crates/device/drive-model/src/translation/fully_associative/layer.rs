@@ -31,6 +31,8 @@ pub(super) struct FullyAssociativeLayer {
     pub(super) places: Vec<Physical>,
     pub(super) map: ExtentMap,
     pub(super) zones: Vec<Zone>,
+    /// Zones with a merge, at work or not.
+    pub(super) merges: usize,
     /// Spare bands below which a zone cleans before it goes on.
     pub(super) reserve: usize,
     pub(super) idle: Nanos,
@@ -68,6 +70,7 @@ pub(crate) fn drive(profile: &Profile, spec: &FullyAssociative, host: u64) -> Ma
         places: (0..bands).map(|band| first(band / bands_per_zone) + band % bands_per_zone).collect(),
         map: ExtentMap::default(),
         zones: (0..zone_count).map(zone).collect(),
+        merges: 0,
         reserve: 2,
         idle: (spec.idle_ms * 1e6) as Nanos,
         mixing: spec.mix_share.map(|share| Mixing { share, from: 0, cleaned: 0, step: None, held: VecDeque::new() }),
@@ -227,6 +230,7 @@ impl Layer for FullyAssociativeLayer {
             zone.waiting.clear();
             zone.free.extend(zone.merging.take().map(|merge| merge.to));
         }
+        self.merges = 0;
         if let Some(mixing) = &mut self.mixing {
             (mixing.step, mixing.from, mixing.cleaned) = (None, now, 0);
             mixing.held.clear();

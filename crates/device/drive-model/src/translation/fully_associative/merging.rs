@@ -39,6 +39,7 @@ impl FullyAssociativeLayer {
             let planned = self.plan(zone_at, gently).or_else(|| self.plan_of_stream(zone_at));
             let Some(merge) = planned else { return };
             self.zones[zone_at].merging = Some(merge);
+            self.merges += 1;
         }
         let Some(merge) = self.zones[zone_at].merging.as_mut().filter(|merge| !merge.runs) else { return };
         match merge.steps.pop_front() {
@@ -83,6 +84,7 @@ impl FullyAssociativeLayer {
     /// The merged band takes the old one's place; the old one is spare.
     pub(super) fn merged(&mut self, inside: &mut Inside, zone_at: usize) {
         let Some(merge) = self.zones[zone_at].merging.take() else { return };
+        self.merges -= 1;
         let old = std::mem::replace(&mut self.places[merge.band as usize], merge.to);
         self.zones[zone_at].free.push_back(old);
         for taken in &merge.taken {
@@ -121,6 +123,10 @@ impl FullyAssociativeLayer {
 
     /// The next zone with something to merge while the host is quiet; none while a merge is at work.
     pub(super) fn quiet_zone(&self) -> Option<usize> {
+        // Most commands of a drive with nothing logged ask this in vain.
+        if self.merges == 0 && self.map.is_empty() {
+            return None;
+        }
         if !self.hosts.is_empty() || self.zones.iter().any(|zone| zone.merging.as_ref().is_some_and(|merge| merge.runs))
         {
             return None;

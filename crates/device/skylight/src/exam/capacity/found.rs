@@ -17,6 +17,9 @@ pub struct Fill {
     /// Milliseconds in which one of the writes that were held up ended, in the mean.
     #[serde(default)]
     pub held_ms: Option<f64>,
+    /// Writes behind that place take longer than those before it (rank test).
+    #[serde(default)]
+    pub tested: bool,
     /// Latencies in milliseconds of one in so many writes.
     pub latencies_ms: Vec<f64>,
     /// That number.

@@ -1,7 +1,7 @@
 //! A log of journal entries: room for data, map, and the way in which room comes back.
 //!
 //! Merges of the map make single windows of writes slow; cleaning makes all of them slow from some write on. That write is the
-//! change point of the logarithms of the intervals around the first two slow windows.
+//! change point of the logarithms of the intervals around the first two slow windows; a rank test tells whether those behind it are longer.
 
 use super::found::{Cache, CapacityFound, Fill};
 use crate::answer::Answer;
@@ -10,7 +10,7 @@ use crate::exam::empty::empty;
 use crate::exam::journal::Entries;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, intervals, latencies};
-use crate::stats::{change_point, median};
+use crate::stats::{CONFIDENCE, change_point, median, rank_test};
 use crate::target::Taken;
 
 /// Writes of a window, for each that is outstanding.
@@ -71,7 +71,10 @@ pub(super) fn examine(
             "{large_blocks} blocks in large writes, {data_blocks} in single ones: which bounds it?"
         ))
     } else {
-        Answer::known(Cache::Log { data_blocks, raw_blocks, map_extents, circular })
+        Answer::known_if(
+            Cache::Log { data_blocks, raw_blocks, map_extents, circular },
+            fills.iter().all(|fill| fill.tested),
+        )
     };
     Ok(CapacityFound { cache, fills, repeats })
 }
@@ -105,20 +108,23 @@ fn until_slow(
             }
         }
     }
-    let writes = (slow >= 2).then(|| {
+    let change = (slow >= 2).then(|| {
         let from = taken.len().saturating_sub(4 * window);
         // By bursts, since the writes of one end together.
         let ends: Vec<Taken> = taken[from..].chunks(depth).filter_map(|burst| burst.last().copied()).collect();
         let logs: Vec<f64> = intervals(&ends).iter().map(|between| between.max(1e-3).ln()).collect();
-        (from + (change_point(&logs).unwrap_or(0) + 1) * depth) as u64
+        let at = change_point(&logs).unwrap_or(0);
+        let tested = rank_test(&logs[..at], &logs[at..]) < 1.0 - CONFIDENCE;
+        ((from + (at + 1) * depth) as u64, tested)
     });
+    let (writes, tested) = (change.map(|(writes, _)| writes), change.is_some_and(|(_, tested)| tested));
     let held_ms = writes.and_then(|writes| taken.get(writes as usize..)).filter(|held| !held.is_empty()).map(|held| {
         let (first, last) = (&held[0], &held[held.len() - 1]);
         (last.ended.saturating_sub(first.begun)) as f64 / 1e6 / held.len() as f64
     });
     let one_in = taken.len().div_ceil(KEPT).max(1);
     let latencies_ms = latencies(&taken).into_iter().step_by(one_in).collect();
-    Ok(Fill { kib: blocks * 4, depth, writes, held_ms, latencies_ms, one_in })
+    Ok(Fill { kib: blocks * 4, depth, writes, held_ms, tested, latencies_ms, one_in })
 }
 
 /// Tests 9 and 10: three rounds of the same blocks find only stale entries where the log comes round; blocks drawn from them do

@@ -27,6 +27,7 @@ pub(super) fn examine(session: &mut Session<'_>, band: &Band) -> Done<CapacityFo
         depth: 1,
         writes: Some(writes as u64),
         held_ms: Some(second.waited_ms),
+        tested: false,
         latencies_ms,
         one_in: 1,
     };

@@ -9,6 +9,7 @@ use crate::exam::empty::empty;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, latencies};
 use crate::stats::{mean, median, quantile};
+use crate::target::Nanos;
 
 /// Region whose writes fill the cache of one zone: 8 GiB, or an eighth of the drive.
 const REGION: u64 = 8 << 18;
@@ -18,6 +19,12 @@ const LEFT: usize = 20;
 
 /// Writes given together.
 const PIECE: usize = 8;
+
+/// Writes outstanding in a fill that leaves cleaning no time.
+const QUEUE: usize = 31;
+
+/// Such fills.
+const FILLS: u32 = 3;
 
 /// Tries of a fill that was held up too early.
 const TRIES: u32 = 4;
@@ -37,14 +44,22 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
     let (held, taken) = until_held_up(session, WRITES_MAX)?;
     let Some((writes, waited_ms)) = held else { return Ok(none("writes to 8 GiB were never held up")) };
     let mix_share = share_of(&taken[..writes]);
-    let (mut inside, mut outside) = (REGION.min(session.blocks() / 8), session.blocks() - tries(writes) * FILL_BLOCKS);
-    if is_same(session, turn, pace, writes, outside)? {
+    let mixes = mix_share > 0.0;
+    let mut room = writes;
+    // A band that cleaning is about to write is one less, and the fill may end between two of these.
+    for _ in 0..if mixes { FILLS } else { 0 } {
+        empty(session, turn, Some(pace))?;
+        room = room.min(at_once(session, writes)?.unwrap_or(writes));
+    }
+    let full = Full { writes: room, mixes, usual_ms: median(&taken), band };
+    let (mut inside, mut outside) = (REGION.min(session.blocks() / 8), session.blocks() - full.tries() * FILL_BLOCKS);
+    if full.holds_up(session, turn, pace, outside)? {
         inside = session.blocks();
         outside = inside;
     }
     while outside - inside > band.blocks {
         let middle = (inside + outside) / 2;
-        if is_same(session, turn, pace, writes, middle)? { inside = middle } else { outside = middle }
+        if full.holds_up(session, turn, pace, middle)? { inside = middle } else { outside = middle }
     }
     // Zones are whole bands.
     let zone_blocks = (outside as f64 / band.blocks as f64).floor() as u64 * band.blocks;
@@ -53,11 +68,32 @@ pub(super) fn examine(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPac
         depth: 1,
         writes: Some(writes as u64),
         held_ms: Some(waited_ms),
+        tested: false,
         latencies_ms: taken,
         one_in: 1,
     };
-    let cache = Cache::Zones { cache_blocks: writes as u64 * FILL_BLOCKS, zone_blocks, mix_share };
+    let cache = Cache::Zones { cache_blocks: room as u64 * FILL_BLOCKS, zone_blocks, mix_share };
     Ok(CapacityFound { cache: Answer::known(cache), fills: vec![fill], repeats: Vec::new() })
+}
+
+/// Writes before all were held up of many outstanding ones: so fast that cleaning, which is mixed with them, makes no room meanwhile.
+/// `None`: they never were. (A single one may wait longer, for a turn that suits none but it.)
+fn at_once(session: &mut Session<'_>, most: usize) -> Done<Option<usize>> {
+    let region = REGION.min(session.blocks() / 8);
+    let places = session.scattered(0, region, FILL_BLOCKS, most);
+    let mut written = 0;
+    for piece in places.chunks(PIECE * QUEUE) {
+        let mut last = session.now();
+        let mut ends: Vec<Nanos> = session.write(QUEUE, FILL_BLOCKS, piece)?.iter().map(|taken| taken.ended).collect();
+        ends.sort_unstable();
+        for end in ends {
+            if has_waited((end - last.min(end)) as f64 / 1e6, 0.0) {
+                return Ok(Some(written));
+            }
+            (last, written) = (end, written + 1);
+        }
+    }
+    Ok(None)
 }
 
 /// Share of the time that cleaning takes from writers; zero: none that is seen.
@@ -94,22 +130,36 @@ fn until_held_up(session: &mut Session<'_>, most: usize) -> Done<(Held, Vec<f64>
     Ok((None, taken))
 }
 
-/// Writes of a try.
-fn tries(writes: usize) -> u64 {
-    (2 * (writes / LEFT) + PIECE) as u64
+/// The first zone's cache.
+struct Full<'a> {
+    /// Writes that it takes.
+    writes: usize,
+    /// Cleaning is mixed with writes to it.
+    mixes: bool,
+    /// A write that is not held up, one at a time.
+    usual_ms: f64,
+    band: &'a Band,
 }
 
-/// True if writes to a place are held up by those that have nearly filled the first zone's cache.
-fn is_same(session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace, writes: usize, at: u64) -> Done<bool> {
-    let mut usual = 0.0;
-    for _ in 0..TRIES {
-        empty(session, turn, Some(pace))?;
-        let (held_up, taken) = until_held_up(session, writes - writes / LEFT)?;
-        usual = median(&taken);
-        if held_up.is_none() {
-            break;
-        }
+impl Full<'_> {
+    /// Writes of a try: twice what is left, and a band, by which the cache is now larger and now smaller where cleaning is mixed.
+    fn tries(&self) -> u64 {
+        let band = if self.mixes { self.band.blocks / FILL_BLOCKS } else { 0 };
+        (2 * (self.writes / LEFT) + PIECE) as u64 + band
     }
-    let places: Vec<u64> = (0..tries(writes)).map(|number| at + number * FILL_BLOCKS).collect();
-    Ok(any_waited(latencies(&session.write(1, FILL_BLOCKS, &places)?), usual))
+
+    /// True if writes to a place are held up by those that have nearly filled the cache.
+    fn holds_up(&self, session: &mut Session<'_>, turn: &Turn, pace: &CleaningPace, at: u64) -> Done<bool> {
+        for _ in 0..TRIES {
+            empty(session, turn, Some(pace))?;
+            let most = self.writes - self.writes / LEFT;
+            let held_up =
+                if self.mixes { at_once(session, most)?.is_some() } else { until_held_up(session, most)?.0.is_some() };
+            if !held_up {
+                break;
+            }
+        }
+        let places: Vec<u64> = (0..self.tries()).map(|number| at + number * FILL_BLOCKS).collect();
+        Ok(any_waited(latencies(&session.write(1, FILL_BLOCKS, &places)?), self.usual_ms))
+    }
 }
