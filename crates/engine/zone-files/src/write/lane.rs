@@ -28,6 +28,18 @@ pub(crate) const OWN: usize = 7;
 /// Streams of zones.
 pub(crate) const STREAMS: u8 = OWN as u8 + 1;
 
+/// Free zones that files leave to copies. (ZF-ROOM-1)
+const COPY_RESERVE: u32 = 2;
+
+/// Free zones that the streams of a lane leave to others.
+pub(crate) fn reserve(lane: usize) -> u32 {
+    match lane {
+        COPIES => 0,
+        LOGS => COPY_RESERVE - 1,
+        _ => COPY_RESERVE,
+    }
+}
+
 /// The files' part of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Own {

@@ -8,6 +8,5 @@ mod sync;
 mod worker;
 mod zone;
 
-pub(crate) use lane::{COPIES, LOGS, Lanes, OWN, STREAMS};
+pub(crate) use lane::{COPIES, LOGS, Lanes, OWN, STREAMS, reserve};
 pub(crate) use piece::{Copying, Piece, Target, cut};
-pub(crate) use zone::reserve;

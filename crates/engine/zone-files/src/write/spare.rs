@@ -1,4 +1,4 @@
-//! Spare zones: open ones that no lane has. What is left of them lies behind tables that had zones of their own.
+//! Spare zones: open ones that no lane has. Each has a rest, behind a table that had the zone for itself.
 //!
 //! A table about as large as a zone begins a zone, so it lies in that one if it fits, and its removal frees the zone with nothing to copy.
 //! (Dissertation, section 5.4.2: each table in a zone of its own.) The rest of the zone is for small files, for ends of tables, and, once
@@ -12,8 +12,7 @@
 
 use shingle_base::ZoneId;
 
-use super::lane::COPIES;
-use super::zone::reserve;
+use super::lane::{COPIES, reserve};
 use crate::engine::Engine;
 use crate::error::FilesResult;
 use crate::layout::Layout;

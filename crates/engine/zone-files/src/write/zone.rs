@@ -12,24 +12,12 @@ use std::rc::Rc;
 use shingle_base::ZoneId;
 use shingle_zone_kit::{Reset, Writer, write_lane};
 
-use super::lane::{COPIES, LOGS, Lane, stream_of};
+use super::lane::{COPIES, LOGS, Lane, reserve, stream_of};
 use super::spare::Rest;
 use crate::engine::{After, Engine};
 use crate::error::{FilesError, FilesResult};
 use crate::format::Op;
 use crate::zones::Zone;
-
-/// Free zones that files leave to copies. (ZF-ROOM-1)
-const COPY_RESERVE: u32 = 2;
-
-/// Free zones that the streams of a lane leave to others.
-pub(crate) fn reserve(lane: usize) -> u32 {
-    match lane {
-        COPIES => 0,
-        LOGS => COPY_RESERVE - 1,
-        _ => COPY_RESERVE,
-    }
-}
 
 /// A step toward a zone.
 enum Step {

@@ -65,7 +65,7 @@ fn tree_of_large_tables(percent: u64, limit: Option<u32>) -> Found {
     run(Load { geometry, key_bytes: 1 << 30, hints: true, told: 220, writers: 3, seed: 1 })
 }
 
-/// ZF-SPARE-1: a table that a zone holds, or that is a little larger, has one for itself. Where it leaves more of it, some are in two zones.
+/// ZF-SPARE-1: a table that a zone holds, or that is a little larger, has one for itself. Of those that leave more of it, some are in two zones.
 #[test]
 fn tables_as_large_as_zones_have_them_for_themselves() {
     for (percent, least) in [(90, 0.6), (98, 1.0), (100, 1.0), (102, 0.95)] {

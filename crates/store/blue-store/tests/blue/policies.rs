@@ -71,8 +71,8 @@ fn counts(store: &Store) -> (u64, u64) {
     (counters.blocks_written, counters.blocks_copied)
 }
 
-/// Where some objects are overwritten more often than others, ours copies less than greedy; and hardly more where all are as likely, of which
-/// no policy knows anything.
+/// Cost and benefit copy less than greedy if some objects are overwritten more often than others; and hardly more if all are as likely, of
+/// which no policy knows anything.
 #[test]
 fn cost_and_benefit_copy_less_than_greedy_under_skew() {
     for (fill, hot, least) in [(80, 10, 1.3), (85, 20, 1.1), (80, 0, 0.93)] {
