@@ -42,6 +42,7 @@ const HELD: &[&str] = &[
     "smore-read",
     "smore-wa",
     "smore-snapshot",
+    "slow-drive",
     "stl-replay",
     "stl-cleaning",
     "rocksdb-hmsmr",
