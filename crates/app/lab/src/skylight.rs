@@ -3,9 +3,13 @@
 //! A figure whose examination did not run, or found nothing to draw, is left out.
 
 use shingle_skylight::exam::capacity::Fill;
+use shingle_skylight::exam::surface::SEQUENCE_BLOCKS;
 use shingle_skylight::{Findings, MIB};
 
 use crate::report::figure::{Axis, Figure, Mark, Series};
+
+/// Megabytes of a MiB.
+const MIB_MB: f64 = 1.048_576;
 
 /// All figures that the findings have data for.
 pub fn figures(findings: &Findings) -> Vec<Figure> {
@@ -14,10 +18,12 @@ pub fn figures(findings: &Findings) -> Vec<Figure> {
     all.extend(entries(findings));
     all.extend(location(findings));
     all.extend(cleaning(findings));
+    all.extend(rereads(findings));
     all.extend(fills(findings));
     all.extend(bands(findings));
     all.extend(mapping(findings));
     all.extend(rates(findings));
+    all.extend(sequence(findings));
     all.retain(|figure| figure.series.iter().any(|series| !series.points.is_empty()));
     all
 }
@@ -83,6 +89,45 @@ fn cleaning(findings: &Findings) -> Option<Figure> {
     ))
 }
 
+/// Blocks in the order of their writing: those that cleaning has moved wait for the arm.
+fn rereads(findings: &Findings) -> Vec<Figure> {
+    let Some(found) = findings.cleaning.as_ref().and_then(|found| found.rereads.as_ref()) else { return Vec::new() };
+    let words = |seconds: f64| match seconds {
+        0.0 => "at once".to_owned(),
+        seconds => format!("after pauses of {:.1} min", seconds / 60.0),
+    };
+    let passes = found.passes.iter().map(|(waited, read)| Series::new(words(*waited), Mark::Dots, numbered(read, 1)));
+    let mut before = 0;
+    let parts =
+        ["first, of one region", "then, anywhere", "last, of that region again"].into_iter().zip(&found.parts_ms);
+    let parts = parts.map(|(name, read)| {
+        let points = read.iter().enumerate().map(|(at, &ms)| ((before + at) as f64, ms)).collect();
+        before += read.len();
+        Series::new(name, Mark::Dots, points)
+    });
+    let drive = &findings.drive;
+    let picture = |name, title, series| figure(name, title, Axis::linear("read"), Axis::linear("latency (ms)"), series);
+    vec![
+        picture(
+            "2.12-rereads",
+            format!("Random blocks in the order of their writing, {drive} (Figure 2.12)"),
+            passes.collect(),
+        ),
+        picture(
+            "2.13-order",
+            format!("Blocks of a region, of anywhere, and of the region again, after a pause, {drive} (Figure 2.13)"),
+            parts.collect(),
+        ),
+        figure(
+            "2.19-course",
+            format!("A block of each MiB in order, of which some bands were cleaned, {drive} (Figure 2.19)"),
+            Axis::linear("place (MiB)"),
+            Axis::linear("latency (ms)"),
+            vec![Series::new("reads", Mark::LineAndPoints, numbered(&found.course_ms, 1))],
+        ),
+    ]
+}
+
 fn fills(findings: &Findings) -> Vec<Figure> {
     let Some(found) = &findings.capacity else { return Vec::new() };
     let fill = |name: &str, title: String, fills: Vec<&Fill>| {
@@ -109,7 +154,7 @@ fn fills(findings: &Findings) -> Vec<Figure> {
     all
 }
 
-/// The sizes of bands where they were measured; the course within one is what the search goes along.
+/// The sizes of bands where they were measured.
 fn bands(findings: &Findings) -> Option<Figure> {
     findings.bands.as_ref()?;
     let points = findings.known_bands().map(|(share, band)| (share * 100.0, band.blocks as f64 / MIB as f64)).collect();
@@ -146,4 +191,29 @@ fn rates(findings: &Findings) -> Option<Figure> {
         Axis::linear("rate (MB/s)"),
         vec![Series::new("rate", Mark::Line, points)],
     ))
+}
+
+/// Latencies of sequential reads, over the whole drive and over some tracks.
+fn sequence(findings: &Findings) -> Vec<Figure> {
+    let Some(found) = &findings.surface else { return Vec::new() };
+    let whole = found.profile.iter().map(|&(share, rate)| (share * 100.0, MIB_MB * 1e3 / rate)).collect();
+    let step = SEQUENCE_BLOCKS as f64 / MIB as f64;
+    let some = found.sequence_ms.iter().enumerate().map(|(at, &ms)| (at as f64 * step, ms)).collect();
+    let drive = &findings.drive;
+    vec![
+        figure(
+            "2.26-sequential",
+            format!("Sequential reads by place, {drive} (Figure 2.26 a)"),
+            Axis::linear("place (% of the drive)"),
+            Axis::linear("time of a MiB (ms)"),
+            vec![Series::new("reads", Mark::Line, whole)],
+        ),
+        figure(
+            "2.26-tracks",
+            format!("Sequential reads of {} KiB over some tracks, {drive} (Figure 2.26 b)", SEQUENCE_BLOCKS * 4),
+            Axis::linear("place (MiB)"),
+            Axis::linear("from read to read (ms)"),
+            vec![Series::new("reads", Mark::Line, some)],
+        ),
+    ]
 }

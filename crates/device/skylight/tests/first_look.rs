@@ -9,6 +9,7 @@ use shingle_skylight::exam::cache_location::{self, CacheLocation};
 use shingle_skylight::exam::cleaning::{self, CleaningOrder, CleaningType};
 use shingle_skylight::exam::drive_type::{self, DriveType};
 use shingle_skylight::exam::native::{is_native, mark};
+use shingle_skylight::stats::median;
 
 const SHINGLED: [&str; 6] =
     ["st5000as0011", "st8000as0002", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "wd40nmzw"];
@@ -124,4 +125,21 @@ fn a_band_is_not_taken_as_clean_while_it_is_being_cleaned() {
             });
         }
     }
+}
+
+/// Tests 4 and 5, Figures 2.12 and 2.13: blocks in the log are read at a fixed pace in the order of their writing, those in their bands are not.
+#[test]
+fn blocks_that_are_read_again_show_how_far_cleaning_has_come() {
+    let found = with("st5000as0011", 7, |session, turn| cleaning::examine(session, turn).unwrap());
+    let rereads = found.rereads.unwrap();
+    let usual = median(&rereads.passes[0].1);
+    let moved = |read: &[f64]| {
+        let far = read.iter().filter(|ms| (**ms - usual).abs() > 1.0).count();
+        far as f64 / read.len() as f64
+    };
+    let shares: Vec<f64> = rereads.passes.iter().map(|(_, read)| moved(read)).collect();
+    assert!(shares.is_sorted() && shares[0] < 0.1 && shares[3] > 0.5, "{shares:?}");
+    let [first, far, last] = rereads.parts_ms.each_ref().map(|read| moved(read));
+    assert!(first > far && last > far, "the region {first} and {last}, elsewhere {far}");
+    assert_eq!(rereads.course_ms.len(), 512);
 }
