@@ -89,6 +89,15 @@ pub struct ReadResult {
     pub bytes_s: f64,
     /// Objects that were read to their end.
     pub objects: u64,
+    /// Times of these, each from its beginning to its end.
+    pub times: Summary,
+}
+
+/// What was read in the time that counts.
+#[derive(Default)]
+struct Read {
+    bytes: Cell<u64>,
+    times: RefCell<Times>,
 }
 
 /// A load on an array.
@@ -361,7 +370,7 @@ impl Objects {
     ) -> Result<ReadResult, LabError> {
         let from = self.rt.now() + warm_up;
         let to = from + time;
-        let done = Rc::new(Cell::new((0u64, 0u64)));
+        let done = Rc::new(Read::default());
         let reader = |_| {
             let (load, done) = (self.clone(), done.clone());
             self.rt.spawn(async move {
@@ -374,23 +383,19 @@ impl Objects {
         };
         let readers: Vec<_> = (0..readers).map(reader).collect();
         drop(join_all(readers).await);
-        let (bytes, objects) = done.get();
-        let found = ReadResult { bytes_s: bytes as f64 / time.as_secs_f64(), objects };
+        let times = done.times.borrow().summary();
+        let bytes_s = done.bytes.get() as f64 / time.as_secs_f64();
+        let found = ReadResult { bytes_s, objects: times.requests, times };
         self.failed.borrow_mut().take().map_or(Ok(found), Err)
     }
 
-    async fn read_one(
-        &self,
-        ahead: usize,
-        from: Instant,
-        to: Instant,
-        done: &Cell<(u64, u64)>,
-    ) -> Result<(), LabError> {
+    async fn read_one(&self, ahead: usize, from: Instant, to: Instant, done: &Read) -> Result<(), LabError> {
         let (number, size) = {
             let live = self.live.borrow();
             let at = self.random.borrow_mut().below(live.len().max(1) as u64) as usize;
             live.get(at).ok_or_else(|| LabError("there is nothing to read".to_owned()))?
         };
+        let began = self.rt.now();
         let reader = self.store.open_object(name(number)).map_err(lab_error)?;
         let counted = |now: Instant| (from..to).contains(&now);
         let mut at = 0;
@@ -405,8 +410,7 @@ impl Objects {
                         let length = reader.read(offset, end - offset).await.map_err(lab_error)?.len() as u64;
                         offset += length;
                         if counted(self.rt.now()) {
-                            let (bytes, objects) = done.get();
-                            done.set((bytes + length, objects));
+                            done.bytes.set(done.bytes.get() + length);
                         }
                     }
                     Ok::<(), LabError>(())
@@ -418,8 +422,7 @@ impl Objects {
             }
         }
         if counted(self.rt.now()) {
-            let (bytes, objects) = done.get();
-            done.set((bytes, objects + 1));
+            done.times.borrow_mut().note(began, self.rt.now());
         }
         Ok(())
     }

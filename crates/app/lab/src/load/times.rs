@@ -22,6 +22,13 @@ impl Times {
         self.last = Some(now);
     }
 
+    /// Milliseconds that so many of a thousand take no longer than.
+    pub fn percentile_ms(&self, per_mille: usize) -> f64 {
+        let mut sorted = self.nanos.clone();
+        sorted.sort_unstable();
+        percentile(&sorted, per_mille).unwrap_or(0) as f64 / 1e6
+    }
+
     /// Their mean, percentiles and extremes.
     pub fn summary(&self) -> Summary {
         let mut sorted = self.nanos.clone();
@@ -86,6 +93,7 @@ mod tests {
         let found = times.summary();
         assert_eq!((found.requests, found.p50_ms, found.p999_ms), (1000, 2.0, 10.0));
         assert_eq!((found.p99_ms, found.longest_ms, found.stall_ms), (2.0, 10.0, 10.0));
+        assert_eq!([times.percentile_ms(500), times.percentile_ms(999)], [2.0, 10.0]);
         times.note(at(1025), at(1100));
         let found = times.summary();
         assert_eq!((found.longest_ms, found.stall_ms), (75.0, 70.0), "the answer at 1030 ends a stall");

@@ -12,9 +12,10 @@ use super::objects::{Configuration, Objects, read_some, write_all};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
-use crate::load::latency::Latency;
+use crate::load::times::Times;
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::host::Host;
 use crate::rig::processor;
 
@@ -53,7 +54,7 @@ const LED_AROUND_QUIET: &str = "p99 of reads, HM-SMR whose cleaning is led aroun
 const CLEANING_QUIET: &str = "p99 of reads on the drive that cleans, over CMR that nobody writes to";
 
 /// Percentiles of the figure, per mille.
-const PER_MILLE: [u64; 4] = [950, 990, 995, 999];
+const PER_MILLE: [usize; 4] = [950, 990, 995, 999];
 
 /// Objects of a drive, by scale: the paper's 125,000.
 fn objects_of(scale: Scale) -> u64 {
@@ -66,7 +67,7 @@ fn reads_of(scale: Scale) -> u64 {
 }
 
 /// Reads of the first half while the second one is written.
-async fn beside_writes(runtimes: &Runtimes, profile: &Profile, scale: Scale, seed: u64) -> Result<Latency, LabError> {
+async fn beside_writes(runtimes: &Runtimes, profile: &Profile, scale: Scale, seed: u64) -> Result<Times, LabError> {
     let rt = &runtimes.program;
     let objects = Objects::format(runtimes, profile, Host::linux_4_18(), Configuration::Ours, u32::MAX).await?;
     let half = objects_of(scale) / 2;
@@ -94,7 +95,7 @@ async fn alone(
     profile: &Profile,
     (scale, seed): (Scale, u64),
     readers: u64,
-) -> Result<Latency, LabError> {
+) -> Result<Times, LabError> {
     let rt = &runtimes.program;
     let objects = Objects::format(runtimes, profile, Host::linux_4_18(), Configuration::Ours, u32::MAX).await?;
     let count = objects_of(scale);
@@ -121,7 +122,7 @@ async fn beside_cleaning(
     profile: &Profile,
     (scale, seed): (Scale, u64),
     configuration: Configuration,
-) -> Result<(Latency, u64), LabError> {
+) -> Result<(Times, u64), LabError> {
     let rt = &runtimes.program;
     let (count, data_zones) = (objects_of(scale), data_zones(scale));
     let cleans = configuration == Configuration::Cleaning;
@@ -194,8 +195,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     let (ours, _) = cleaned(Configuration::Ours)?;
     step(4.0, "HM-SMR that cleans");
     let (beside, zones) = cleaned(Configuration::Cleaning)?;
-    let ms = |times: &Latency, per_mille: u64| times.percentile(per_mille) as f64 / 1e6;
-    let over = |times: &Latency, other: &Latency| ms(times, 990) / ms(other, 990);
+    let over = |times: &Times, other: &Times| times.percentile_ms(990) / other.percentile_ms(990);
     let rows = vec![
         Row::new("p99 of reads, HM-SMR whose cleaning is led around, over DM-SMR", "x", Better::Lower)
             .paper(0.47, 0.25)
@@ -222,7 +222,17 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         _ if row.id == CLEANING_QUIET && !cleaned_enough => row,
         _ => row.judged(),
     };
-    let rows = rows.into_iter().map(judged).collect();
+    let mut rows: Vec<Row> = rows.into_iter().map(judged).collect();
+    let summary = |times: &Times| Some(times.summary());
+    for (name, paper, ours) in [
+        ("CMR, beside writes", summary(&cmr), None),
+        ("CMR, reads alone", summary(&quiet_of_six), None),
+        ("DM-SMR, beside writes", summary(&dm), None),
+        ("HM-SMR, led around", summary(&paper), summary(&ours)),
+        ("HM-SMR, on the drive that cleans", None, summary(&beside)),
+    ] {
+        rows.extend(times::rows(&format!("read of 1 MiB, {name}"), paper.as_ref(), ours.as_ref()));
+    }
     let systems = [
         ("CMR, beside writes", &cmr),
         ("CMR, reads alone", &quiet_of_six),
@@ -232,7 +242,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         ("HM-SMR, ours, on the drive that cleans", &beside),
     ];
     let bars = systems.map(|(name, times)| {
-        let points = (0..).zip(PER_MILLE).map(|(at, per_mille)| (f64::from(at), ms(times, per_mille)));
+        let points = (0..).zip(PER_MILLE).map(|(at, per_mille)| (f64::from(at), times.percentile_ms(per_mille)));
         Series::new(name, Mark::Bars, points.collect())
     });
     let figures = vec![Figure {

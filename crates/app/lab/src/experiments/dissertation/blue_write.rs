@@ -8,8 +8,10 @@ use super::objects::{Configuration, Objects, QUIET, read_some, write_all};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
+use crate::load::times::Summary;
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::host::Host;
 use crate::rig::processor;
 
@@ -48,23 +50,27 @@ fn bytes(scale: Scale) -> u64 {
     scale.pick(256 << 20, 10 << 30, object_drives::PAPER_BYTES)
 }
 
-/// MB/s of writes, and reads a second.
-fn measure(
-    context: &Context,
-    profile: &Profile,
-    configuration: Configuration,
-    size: u64,
-) -> Result<(f64, f64), LabError> {
+/// MB/s of writes, reads a second, and times of both.
+#[derive(Clone, Copy)]
+struct Found {
+    mb_s: f64,
+    reads_s: f64,
+    writes: Summary,
+    reads: Summary,
+}
+
+fn measure(context: &Context, profile: &Profile, configuration: Configuration, size: u64) -> Result<Found, LabError> {
     let (profile, host, seed) = (profile.clone(), Host::linux_4_18(), context.seed);
     let (all, reads) = (bytes(context.scale), context.scale.pick(200, 2_000, 20_000));
     Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
         let rt = &runtimes.program;
         let objects = Objects::format(&runtimes, &profile, host, configuration, u32::MAX).await?;
         let count = all / size;
-        let took = write_all(rt, &objects, (0, count), size, WRITERS).await?;
+        let (took, writes) = write_all(rt, &objects, (0, count), size, WRITERS).await?;
         rt.sleep(QUIET).await;
-        let (reading, _) = read_some(rt, &objects, (count, reads), (size, READERS), (seed, |_| true)).await?;
-        Ok(((count * size) as f64 / 1e6 / took, reads as f64 / reading))
+        let (reading, times) = read_some(rt, &objects, (count, reads), (size, READERS), (seed, |_| true)).await?;
+        let mb_s = (count * size) as f64 / 1e6 / took;
+        Ok(Found { mb_s, reads_s: reads as f64 / reading, writes, reads: times.summary() })
     })
 }
 
@@ -93,7 +99,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         Scale::Quick => row.note("not judged: so few objects fill no cache"),
         _ => row.judged(),
     });
-    let bars = |of: fn(&(f64, f64)) -> f64| {
+    let bars = |of: fn(&Found) -> f64| {
         let series = SYSTEMS.iter().enumerate().map(|(system, name)| {
             let points = (0..).zip(&found).map(|(at, sizes): (i32, &Vec<_>)| (f64::from(at), of(&sizes[system])));
             Series::new(*name, Mark::Bars, points.collect())
@@ -109,36 +115,58 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         series,
     };
     let figures = vec![
-        figure("write", "Objects written (Figure 5.13 a)", "MB/s", bars(|found| found.0)),
-        figure("read", "Objects read at random (Figure 5.13 b)", "reads/s", bars(|found| found.1)),
+        figure("write", "Objects written (Figure 5.13 a)", "MB/s", bars(|found| found.mb_s)),
+        figure("read", "Objects read at random (Figure 5.13 b)", "reads/s", bars(|found| found.reads_s)),
     ];
-    Ok(Outcome { rows: rows.collect(), figures, ..Outcome::default() })
+    let rows = rows.chain(found.first().map_or_else(Vec::new, |found| times_of(SIZES_MIB[0], found))).collect();
+    Ok(Outcome { rows, figures, ..Outcome::default() })
 }
 
-fn rows(found: &[Vec<(f64, f64)>]) -> Vec<Row> {
+/// Times of one kind of request.
+type OfFound = fn(&Found) -> &Summary;
+
+/// Times of objects of one size.
+fn times_of(mib: u64, found: &[Found]) -> Vec<Row> {
+    let [cmr, dm, paper, ours] = found else { return Vec::new() };
+    let mut rows = Vec::new();
+    let requests: [(&str, OfFound); 2] =
+        [("objects written", |found| &found.writes), ("objects read", |found| &found.reads)];
+    for (what, of) in requests {
+        for (system, paper, ours) in [("CMR", cmr, None), ("DM-SMR", dm, None), ("HM-SMR", paper, Some(ours))] {
+            let id = format!("{what}, {mib} MiB, {system}: request");
+            rows.extend(times::rows(&id, Some(of(paper)), ours.map(of)));
+        }
+    }
+    rows
+}
+
+fn rows(found: &[Vec<Found>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, (mib, systems)) in SIZES_MIB.iter().zip(found).enumerate() {
         let [cmr, dm, paper, ours] = systems[..] else { continue };
         let row =
             |what: &str, system: &str| Row::new(format!("{what}, {mib} MiB, {system} over CMR"), "x", Better::Higher);
-        let rate = |found: (f64, f64)| format!("{:.0} MB/s and {:.0} reads/s", found.0, found.1);
+        let rate = |found: Found| format!("{:.0} MB/s and {:.0} reads/s", found.mb_s, found.reads_s);
         rows.push(
-            row("objects written", "DM-SMR").paper(PAPER_DM[at].0, 0.15).paper_config(dm.0 / cmr.0).note(rate(dm)),
+            row("objects written", "DM-SMR")
+                .paper(PAPER_DM[at].0, 0.15)
+                .paper_config(dm.mb_s / cmr.mb_s)
+                .note(rate(dm)),
         );
         rows.push(
             row("objects written", "HM-SMR")
                 .paper_at_least(1.0)
-                .paper_config(paper.0 / cmr.0)
-                .ours(ours.0 / cmr.0)
+                .paper_config(paper.mb_s / cmr.mb_s)
+                .ours(ours.mb_s / cmr.mb_s)
                 .goal(FASTER)
                 .note(format!("the paper: slightly above 1. {}; CMR {}", rate(ours), rate(cmr))),
         );
-        rows.push(row("objects read", "DM-SMR").paper(PAPER_DM[at].1, 0.15).paper_config(dm.1 / cmr.1));
+        rows.push(row("objects read", "DM-SMR").paper(PAPER_DM[at].1, 0.15).paper_config(dm.reads_s / cmr.reads_s));
         rows.push(
             row("objects read", "HM-SMR")
                 .paper(PAPER_HM_READ[at], 0.15)
-                .paper_config(paper.1 / cmr.1)
-                .ours(ours.1 / cmr.1),
+                .paper_config(paper.reads_s / cmr.reads_s)
+                .ours(ours.reads_s / cmr.reads_s),
         );
     }
     rows

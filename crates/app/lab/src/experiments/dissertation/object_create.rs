@@ -15,8 +15,10 @@ use crate::baseline::ext4_files::{Ext4Files, Machine};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
+use crate::load::times::{Summary, Times};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::blocks::DriveBlocks;
 use crate::rig::host::Host;
 use crate::rig::processor;
@@ -74,61 +76,72 @@ async fn on_ext4(
     profile: &Profile,
     host: Host,
     (count, bytes): (u64, u64),
-) -> Result<f64, LabError> {
+) -> Result<Times, LabError> {
     let blocks = Rc::new(DriveBlocks::of_profile(&runtimes.hardware, profile, host)?.first(bytes));
     let machine = Machine { memory_bytes: 8 << 30, cores: 8, call: Duration::from_micros(5), byte_ps: 250 };
     let files = Ext4Files::format(&runtimes.program, blocks, machine)?;
     let log = files.create().await?;
-    let began = runtimes.program.now();
+    let mut times = Times::default();
     for _ in 0..count {
+        let began = runtimes.program.now();
         let object = files.create().await?;
         files.write(object, 0, DATA).await?;
         files.fsync(object).await?;
         files.write(log, files.length(log), RECORD).await?;
         files.fsync(log).await?;
+        times.note(began, runtimes.program.now());
     }
-    Ok(runtimes.program.now().since(began).as_secs_f64())
+    Ok(times)
 }
 
-async fn on_raw(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<f64, LabError> {
+async fn on_raw(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<Times, LabError> {
     let failed = |error: StoreError| LabError(error.to_string());
     let store = DriveBlocks::of_profile(&runtimes.hardware, profile, host)?;
     let zeros: Bytes = AlignedBuf::zeroed(Blocks(DATA / BLOCK)).freeze();
     // A pool of log files before the data. (Section 4.3.1)
-    let (mut log, mut data, began) = (0u64, LOGS, runtimes.program.now());
+    let (mut log, mut data, mut times) = (0u64, LOGS, Times::default());
     for _ in 0..count {
+        let began = runtimes.program.now();
         store.write(data, vec![zeros.clone()], Durability::Cached).await.map_err(failed)?;
         store.flush().await.map_err(failed)?;
         let (first, end) = (log / BLOCK * BLOCK, (log + RECORD).next_multiple_of(BLOCK));
         store.write(first, vec![zeros.slice(..(end - first) as usize)], Durability::Cached).await.map_err(failed)?;
         store.flush().await.map_err(failed)?;
         (log, data) = (log + RECORD, data + DATA);
+        times.note(began, runtimes.program.now());
     }
-    Ok(runtimes.program.now().since(began).as_secs_f64())
+    Ok(times)
 }
 
-async fn on_zones(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<f64, LabError> {
+async fn on_zones(runtimes: &Runtimes, profile: &Profile, host: Host, count: u64) -> Result<Times, LabError> {
     let objects = Objects::format(runtimes, profile, host, Configuration::Ours, u32::MAX).await?;
-    let began = runtimes.program.now();
+    let mut times = Times::default();
     for object in 0..count {
+        let began = runtimes.program.now();
         objects.write(object, DATA, METADATA as usize).await?;
+        times.note(began, runtimes.program.now());
     }
-    Ok(runtimes.program.now().since(began).as_secs_f64())
+    Ok(times)
 }
 
-/// Objects a second.
-fn measure(context: &Context, profile: &Profile, under: Under, host: Host) -> Result<f64, LabError> {
+/// Times of the objects, one after the other.
+fn measure(context: &Context, profile: &Profile, under: Under, host: Host) -> Result<Summary, LabError> {
     let count = context.scale.pick(200, 4_000, 20_000);
     let profile = profile.clone();
     Sim::new(context.seed).run_on(Some(&processor::server()), move |runtimes| async move {
-        let seconds = match under {
+        let times = match under {
             Under::Ext4 => on_ext4(&runtimes, &profile, host, (count, u64::MAX)).await?,
             Under::Ext4Part => on_ext4(&runtimes, &profile, host, (count, part_of(count))).await?,
             Under::Raw => on_raw(&runtimes, &profile, host, count).await?,
             Under::Ours => on_zones(&runtimes, &profile, host, count).await?,
         };
-        Ok(count as f64 / seconds)
+        Ok(times.summary())
     })
+}
+
+/// Objects a second.
+fn rate(times: &Summary) -> f64 {
+    1e3 / times.mean_ms
 }
 
 /// Rows of a drive, by objects a second on a file system on all and on a part of it, raw, and of ours.
@@ -162,18 +175,27 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         ("HDD", object_drives::twin(context)?, object_drives::zoned(context)?, 1.8),
         ("SSD", context.profile("ssd-3840")?, object_drives::zns(context)?, 1.7),
     ];
-    let (mut rows, mut rates) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new(), Vec::new()]);
+    let (mut rows, mut all_times) = (Vec::new(), Vec::new());
+    let mut rates = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     for (at, (name, anywhere, zoned, paper)) in (0..).zip(&drives) {
         (context.progress)(name, Some(f64::from(at) / 2.0));
         let measured = |under, profile| measure(context, profile, under, host);
         let (whole, files) = (measured(Under::Ext4, anywhere)?, measured(Under::Ext4Part, anywhere)?);
         let (raw, ours) = (measured(Under::Raw, anywhere)?, measured(Under::Ours, zoned)?);
-        for (rate, bars) in [whole, files, raw, ours].into_iter().zip(&mut rates) {
-            bars.push((f64::from(at), rate));
+        for (times, bars) in [whole, files, raw, ours].iter().zip(&mut rates) {
+            bars.push((f64::from(at), rate(times)));
         }
+        all_times.extend(times::rows(&format!("object made on a file system, {name}"), Some(&files), None));
+        all_times.extend(times::rows(
+            &format!("object made on a raw drive and by ours, {name}"),
+            Some(&raw),
+            Some(&ours),
+        ));
+        let [whole, files, raw, ours] = [whole, files, raw, ours].map(|times| rate(&times));
         let judged = |row: Row| if context.scale == Scale::Quick { row } else { row.judged() };
         rows.extend(rows_of(name, *paper, (whole, files), (raw, ours)).map(judged));
     }
+    rows.extend(all_times);
     let names = ["ext4 on the whole drive", "ext4 on a part", "raw, paper's configuration", "ours on zones"];
     let bars = names.into_iter().zip(rates).map(|(name, points)| Series::new(name, Mark::Bars, points));
     let figures = vec![Figure {

@@ -16,7 +16,7 @@ use shingle_sim::{Random, Runtimes};
 
 use crate::baseline::raw_objects::RawObjects;
 use crate::error::LabError;
-use crate::load::latency::Latency;
+use crate::load::times::{Summary, Times};
 use crate::rig::blocks::DriveBlocks;
 use crate::rig::drives::LabDrive;
 use crate::rig::host::{Host, HostDevice};
@@ -158,23 +158,27 @@ impl OnZones {
     }
 }
 
-/// Writes objects of one size, numbered from `first` on, so many at once. Returns the seconds that it took.
+/// Writes objects of one size, numbered from `first` on, so many at once. Returns the seconds that it took, and the times.
 pub(super) async fn write_all(
     rt: &Runtime,
     objects: &Objects,
     (first, count): (u64, u64),
     bytes: u64,
     writers: u64,
-) -> Result<f64, LabError> {
-    let began = rt.now();
+) -> Result<(f64, Summary), LabError> {
+    let (began, times) = (rt.now(), RefCell::new(Times::default()));
+    let times_of = &times;
     let writer = |writer: u64| async move {
         for object in (first + writer..first + count).step_by(writers as usize) {
+            let began = rt.now();
             objects.write(object, bytes, 0).await?;
+            times_of.borrow_mut().note(began, rt.now());
         }
         Ok::<(), LabError>(())
     };
     try_join_all((0..writers).map(writer)).await?;
-    Ok(rt.now().since(began).as_secs_f64())
+    let took = rt.now().since(began).as_secs_f64();
+    Ok((took, times.into_inner().summary()))
 }
 
 /// Reads objects at random, so many in all, of those below `below` that `keeps` says are there, `readers` at once. Returns the seconds that
@@ -185,8 +189,8 @@ pub(super) async fn read_some(
     (below, count): (u64, u64),
     (bytes, readers): (u64, u64),
     (seed, keeps): (u64, impl Fn(u64) -> bool + Copy),
-) -> Result<(f64, Latency), LabError> {
-    let (began, times) = (rt.now(), RefCell::new(Latency::default()));
+) -> Result<(f64, Times), LabError> {
+    let (began, times) = (rt.now(), RefCell::new(Times::default()));
     let times_of = &times;
     let reader = |reader: u64| async move {
         let mut random = Random::new(seed.wrapping_mul(1009).wrapping_add(reader));
@@ -199,7 +203,7 @@ pub(super) async fn read_some(
             };
             let began = rt.now();
             objects.read(object, bytes).await?;
-            times_of.borrow_mut().note(rt.now().since(began).as_nanos() as u64);
+            times_of.borrow_mut().note(began, rt.now());
         }
         Ok::<(), LabError>(())
     };

@@ -43,14 +43,17 @@ pub(crate) fn experiment() -> Experiment {
 }
 
 /// Figures of each run.
-const MEASURES: [Measure; 7] = [
+const MEASURES: [Measure; 10] = [
     Measure::shown("throughput", "MB/s", Better::Higher),
     Measure::shown("write amplification", "x", Better::Lower),
     Measure::shown("time with copies", "%", Better::Lower),
     Measure::shown("zones won", "", Better::Higher),
     Measure::shown("zones in use, at most", "", Better::Lower),
+    Measure::shown("p50", "ms", Better::Lower),
+    Measure::shown("p99", "ms", Better::Lower),
     Measure::shown("p99.9", "ms", Better::Lower),
     Measure::shown("longest", "ms", Better::Lower),
+    Measure::shown("longest stall", "ms", Better::Lower),
 ];
 
 /// The interval in which a run is looked at: one in which a sector was copied counts as one of cleaning.
@@ -105,8 +108,11 @@ fn measure(system: &System, trace: &Trace, host: Host, seed: u64) -> Result<Run,
             Some(looks.copying.get() as f64 * 100.0 / looks.all.get().max(1) as f64),
             Some((counters.freed - before.counters.freed) as f64),
             Some(f64::from(before.zones_free - looks.free.get().min(before.zones_free))),
+            Some(times.p50_ms),
+            Some(times.p99_ms),
             Some(times.p999_ms),
             Some(times.longest_ms),
+            Some(replayed.longest_stall.as_secs_f64() * 1e3),
         ];
         Ok((values, points))
     })

@@ -38,12 +38,14 @@ pub(crate) fn experiment() -> Experiment {
 }
 
 /// Figures of each run.
-const MEASURES: [Measure; 6] = [
+const MEASURES: [Measure; 8] = [
     Measure::shown("throughput", "MB/s", Better::Higher),
     Measure::shown("calls", "1/s", Better::Higher),
     Measure::shown("p50", "ms", Better::Lower),
     Measure::shown("p99", "ms", Better::Lower),
+    Measure::shown("p99.9", "ms", Better::Lower),
     Measure::shown("longest", "ms", Better::Lower),
+    Measure::shown("longest stall", "ms", Better::Lower),
     Measure::shown("written to the drive for each byte", "x", Better::Lower),
 ];
 
@@ -106,7 +108,9 @@ fn measure(system: &System, load: Filebench, machine: Machine, host: Host, seed:
             Some(course.calls as f64 / seconds),
             Some(times.p50_ms),
             Some(times.p99_ms),
+            Some(times.p999_ms),
             Some(times.longest_ms),
+            Some(course.longest_stall.as_secs_f64() * 1e3),
             blocks.zip(written).map(|(blocks, bytes)| blocks as f64 * BLOCK_SIZE as f64 / bytes),
         ];
         Ok((values, course.throughput.points()))

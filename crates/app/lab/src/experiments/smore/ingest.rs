@@ -7,8 +7,10 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
 use crate::load::objects::{Objects, Sizes};
+use crate::load::times::Summary;
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::array::{DATA, DRIVES, LabArray, PAPER_DRIVE_WRITE, lab_error};
 use crate::rig::ssd;
 
@@ -66,7 +68,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let sets = (f64::from(array.sets()) * full(array)) as u32;
         array.limit(context.seed, sets, f64::from(DATA), true)
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut all_times) = (Vec::new(), Vec::new());
     let (mut curves, mut paper_curve, mut limits) = (vec![Vec::new(); writers.len()], Vec::new(), Vec::new());
     let small = sizes.iter().filter(|size| **size < SMALL).count();
     let runs = sizes.len() * (writers.len() + 1) + small * writers.len();
@@ -84,16 +86,23 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             ingest(&array, options, buffer, size, writers, context.seed)
         };
         let mut found = Vec::new();
-        let mut without = Vec::new();
+        let (mut without, mut our_waits) = (Vec::new(), Summary::default());
         for (at, &writers) in writers.iter().enumerate() {
-            let rate = measure(ours(), size < SMALL, writers)?;
+            let (rate, waits) = measure(ours(), size < SMALL, writers)?;
+            if writers == PAPER_WRITERS {
+                our_waits = waits;
+            }
             curves[at].push(((size >> 20) as f64, rate / 1e6));
             found.push(rate);
             if size < SMALL {
-                without.push(measure(ours(), false, writers)?);
+                without.push(measure(ours(), false, writers)?.0);
             }
         }
-        let paper_rate = measure(paper(), false, PAPER_WRITERS)?;
+        let (paper_rate, paper_waits) = measure(paper(), false, PAPER_WRITERS)?;
+        if [sizes.first(), sizes.last()].contains(&Some(&size)) {
+            let id = format!("ingest, {}, {PAPER_WRITERS} writers: a piece of an object", Sizes::Equal(size).name());
+            all_times.extend(times::rows(&id, Some(&paper_waits), Some(&our_waits)));
+        }
         paper_curve.push(((size >> 20) as f64, paper_rate / 1e6));
         let (least, most) =
             found.iter().fold((f64::MAX, 0f64), |(least, most), &rate| (least.min(rate), most.max(rate)));
@@ -126,7 +135,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let limit = limit_of(&array) * f64::from(sets);
         let array = LabArray { drives: DRIVES * sets as usize, ..array };
         (context.progress)(&format!("{} drives", array.drives), None);
-        let rate = ingest(&array, ours(), false, 64 << 20, WRITERS_A_SET * sets, context.seed)?;
+        let (rate, _) = ingest(&array, ours(), false, 64 << 20, WRITERS_A_SET * sets, context.seed)?;
         by_drives.push((array.drives as f64, rate / 1e6, limit / 1e6));
         rows.push(
             Row::new(format!("ingest, {} drives", array.drives), "MB/s", Better::Higher)
@@ -147,6 +156,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .note("five times the mean rate of a drive; the paper's value is the whole drive's")
             .judged(),
     );
+    rows.extend(all_times);
     let line = |value: f64| sizes.iter().map(|&size| ((size >> 20) as f64, value)).collect();
     let mut series: Vec<Series> = writers
         .iter()
@@ -206,7 +216,7 @@ const WRITERS_A_SET: u32 = 6;
 /// Goal, as a share of the limit, with several sets written at once.
 const GOAL_BY_DRIVES: f64 = 0.95;
 
-/// Bytes a second that reach the drives.
+/// Bytes a second that reach the drives, and waits of writers for their calls.
 fn ingest(
     array: &LabArray,
     options: Options,
@@ -214,7 +224,7 @@ fn ingest(
     size: u64,
     writers: u32,
     seed: u64,
-) -> Result<f64, LabError> {
+) -> Result<(f64, Summary), LabError> {
     let array = array.clone();
     Sim::new(seed).run(move |rt| async move {
         let rig = array.format_with_buffer(&rt, options, buffer.then(|| ssd::buffer(&rt))).await?;
@@ -223,6 +233,7 @@ fn ingest(
         let began = rt.now();
         load.fill(writers, (rig.capacity()? as f64 * full(&array)) as u64).await?;
         let buffered = rig.store.stats().map_err(lab_error)?.buffered;
-        Ok((load.put_bytes() - buffered) as f64 / rt.now().since(began).as_secs_f64())
+        let rate = (load.put_bytes() - buffered) as f64 / rt.now().since(began).as_secs_f64();
+        Ok((rate, load.take_waits()))
     })
 }

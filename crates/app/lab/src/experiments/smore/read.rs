@@ -11,9 +11,10 @@ use super::ingest::{SIZES, SMALL, note, ours, paper};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
-use crate::load::objects::{Objects, Sizes};
+use crate::load::objects::{Objects, ReadResult, Sizes};
 use crate::report::figure::{Axis, Figure, Mark, Series};
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::array::{DATA, DRIVES, LabArray, PAPER_READ_LIMIT, Rig};
 
 pub(crate) fn experiment() -> Experiment {
@@ -58,15 +59,15 @@ struct Case {
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     note(context);
     let array = LabArray::new(context, context.scale.pick(960, 120, 60))?;
-    let sizes: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
+    let sizes_read: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
     let churn = context.scale.pick(1.0, 5.0, 5.0);
     let sets = (f64::from(array.sets()) * FULL) as u32;
     let limit_of = |sets: u32, drives: f64| array.limit(context.seed, sets, drives, false) / 1e6;
     let (outer, all) = (limit_of(sets, DRIVES as f64), limit_of(array.sets(), DRIVES as f64));
-    let mut rows = Vec::new();
+    let (mut rows, mut all_times) = (Vec::new(), Vec::new());
     let curve = |name: &str| (name.to_owned(), Vec::new());
     let mut curves = [curve("Shingle"), curve("paper's configuration"), curve("the same, turns of one segment")];
-    let runs = sizes.len() * curves.len() + 1;
+    let runs = sizes_read.len() * curves.len() + 1;
     let mut done = 0;
     let mut measure = |name: &str, case: Case| {
         (context.progress)(&format!("{name}, {}", case.sizes.name()), Some(f64::from(done) / runs as f64));
@@ -80,14 +81,19 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         let array = LabArray::new(context, context.scale.pick(960, every, 60))?;
         read(&array, case, context.scale, context.seed)
     };
-    for &size in sizes {
+    for &size in sizes_read {
         let sizes = Sizes::Equal(size);
-        let mut found = Vec::new();
+        let (mut found, mut waits) = (Vec::new(), Vec::new());
         for (at, options) in [ours(), paper(), Options { turn_segments: 1, ..paper() }].into_iter().enumerate() {
             let case = Case { options, sizes, ahead: AHEAD, churn: 0.0 };
-            let rate = measure(&curves[at].0, case)?[0] / 1e6;
+            let read = measure(&curves[at].0, case)?[0];
+            let rate = read.bytes_s / 1e6;
             curves[at].1.push(((size >> 20) as f64, rate));
             found.push(rate);
+            waits.push(read.times);
+        }
+        if [sizes_read.first(), sizes_read.last()].contains(&Some(&size)) {
+            all_times.extend(times::rows(&format!("read, {}: object", sizes.name()), Some(&waits[1]), Some(&waits[0])));
         }
         let row = |id: String| Row::new(id, "MB/s", Better::Higher);
         let mut with_turns = row(format!("read, {}", sizes.name())).paper_config(found[1]).ours(found[0]);
@@ -102,7 +108,11 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         rows.extend([with_turns.judged(), without.judged()]);
     }
     let case = Case { options: ours(), sizes: Sizes::Mix, ahead: AHEAD, churn };
-    let mix = measure("Shingle", case)?;
+    let mixed = measure("Shingle", case)?;
+    let mix: Vec<f64> = mixed.iter().map(|read| read.bytes_s).collect();
+    for (read, how) in mixed.iter().zip(["fresh", "after churn"]) {
+        all_times.extend(times::rows(&format!("read, mixed sizes, {how}: object"), None, Some(&read.times)));
+    }
     rows.push(Row::new("read, mixed sizes", "MB/s", Better::Higher).ours(mix[0] / 1e6).judged());
     rows.push(
         Row::new(format!("read, mixed sizes, after {:.0} % churn, over fresh", churn * 100.0), "x", Better::Higher)
@@ -126,7 +136,8 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
             .judged(),
     );
     rows.push(Row::new("read, what all six can read", "MB/s", Better::Higher).paper_config(outer).judged());
-    let figure = figure(sizes, curves, mix, five);
+    rows.extend(all_times);
+    let figure = figure(sizes_read, curves, mix, five);
     Ok(Outcome { rows, figures: vec![figure], ..Outcome::default() })
 }
 
@@ -156,8 +167,8 @@ fn figure(sizes: &[u64], curves: [(String, Vec<(f64, f64)>); 3], mix: Vec<f64>, 
     }
 }
 
-/// Bytes a second, fresh and, with churn, after it.
-fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<f64>, LabError> {
+/// What was read, fresh and, with churn, after it.
+fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<ReadResult>, LabError> {
     let array = array.clone();
     let seconds = scale.pick((2, 20), (10, 120), (20, 600));
     Sim::new(seed).run(move |rt| async move {
@@ -165,7 +176,7 @@ fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<f64
         let measured = || async {
             rig.keep_time();
             let (warm_up, time) = (Duration::from_secs(seconds.0), Duration::from_secs(seconds.1));
-            load.read(READERS, case.ahead, warm_up, time).await.map(|found| found.bytes_s)
+            load.read(READERS, case.ahead, warm_up, time).await
         };
         let mut found = vec![measured().await?];
         if case.churn > 0.0 {

@@ -66,6 +66,8 @@ pub struct Course {
     pub calls: u64,
     /// Their times.
     pub times: Latency,
+    /// The longest time in which a call was under way and none was answered.
+    pub longest_stall: Duration,
     /// Bytes over time.
     pub throughput: Throughput,
 }
@@ -76,6 +78,8 @@ struct Bench {
     store: Ext4Files,
     set: FileSet,
     began: Cell<Instant>,
+    /// The last answer.
+    answered: Cell<Instant>,
     course: RefCell<Course>,
 }
 
@@ -101,10 +105,11 @@ impl Filebench {
             written: 0,
             calls: 0,
             times: Latency::default(),
+            longest_stall: Duration::ZERO,
             throughput: Throughput::new(Duration::from_millis(100)),
         };
-        let (began, course) = (Cell::new(rt.now()), RefCell::new(course));
-        Ok(Prepared(Rc::new(Bench { load: self, rt: rt.clone(), store, set, began, course })))
+        let (began, answered, course) = (Cell::new(rt.now()), Cell::new(rt.now()), RefCell::new(course));
+        Ok(Prepared(Rc::new(Bench { load: self, rt: rt.clone(), store, set, began, answered, course })))
     }
 }
 
@@ -160,6 +165,8 @@ impl Bench {
         course.bytes += bytes;
         course.written += if kind == Kind::Write { bytes } else { 0 };
         course.times.note(now.since(began).as_nanos() as u64);
+        let quiet_from = self.answered.replace(now).max(began);
+        course.longest_stall = course.longest_stall.max(now.since(quiet_from));
         course.throughput.note(at, bytes);
     }
 
@@ -260,6 +267,9 @@ mod tests {
         assert!(served.bytes > 3 * synced.bytes, "{} and {} bytes", served.bytes, synced.bytes);
         let mail = on_drive(Calls::VarMail, 1);
         assert!(mail.times.summary().p99_ms > 5.0 && served.times.summary().p50_ms < 5.0);
+        let longest = mail.times.summary().longest_ms;
+        let stall = mail.longest_stall.as_secs_f64() * 1e3;
+        assert!((1.0..=longest * 1.02).contains(&stall), "no stall is longer than a call: {stall} and {longest} ms");
         // Half of what is read and written is read: files of 128 KiB, written and read whole.
         assert!((0.4..0.6).contains(&(served.written as f64 / served.bytes as f64)));
     }

@@ -12,6 +12,7 @@ use super::waits::{Calls, GOAL, SLOWER, come, percentile, ratio};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::array::LabArray;
 use crate::rig::drives::LabDrive;
 use crate::rig::server::{Client, LabServer, Server};
@@ -75,9 +76,10 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     let array = run(Slow::Array, "an array's drive slow")?;
     let drives = run(Slow::Drives, "an object store's drive slow")?;
     let row = |what: &str, slow: &Calls, well: &Calls, goal: f64| {
+        let times = times::rows(&format!("{what}: request"), None, Some(&slow.summary(Duration::ZERO, time)));
         let [slow, well] = [slow, well].map(|calls| calls.between(Duration::ZERO, time));
         let ms = |took: &[Duration], at: usize| percentile(took, at) * 1e3;
-        Row::new(format!("{what}, 99th percentile"), "x", Better::Lower)
+        let row = Row::new(format!("{what}, 99th percentile"), "x", Better::Lower)
             .ours(ratio(&slow, &well))
             .goal(goal)
             .note(format!(
@@ -89,7 +91,8 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
                 ms(&slow, 100),
                 ms(&well, 100)
             ))
-            .judged()
+            .judged();
+        (row, times)
     };
     let both = |what: &str, slow: &Found, well: &Found, [get, put]: [&str; 2], goal: f64| {
         [
@@ -98,16 +101,18 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
         ]
     };
     let [on_drives, on_array] = [["GET 1 MiB", "PUT 1 MiB"], ["GET 1 MiB", "PUT 16 MiB"]];
-    let mut rows = Vec::new();
-    rows.extend(both("to an array beside a slow array", &array[2], &well[2], on_array, NOTHING));
-    rows.extend(both("to four drives beside a slow array", &array[0], &well[0], on_drives, ANOTHER_DRAW));
-    rows.extend(both("to an array beside four drives, one slow", &drives[1], &well[1], on_array, NOTHING));
-    rows.push(row(
+    let mut found = Vec::new();
+    found.extend(both("to an array beside a slow array", &array[2], &well[2], on_array, NOTHING));
+    found.extend(both("to four drives beside a slow array", &array[0], &well[0], on_drives, ANOTHER_DRAW));
+    found.extend(both("to an array beside four drives, one slow", &drives[1], &well[1], on_array, NOTHING));
+    found.push(row(
         "GET 1 MiB from the three others of four drives, one slow",
         &drives[0].gets_elsewhere,
         &well[0].gets_elsewhere,
         GOAL,
     ));
+    let (mut rows, times): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    rows.extend(times.into_iter().flatten());
     Ok(rows)
 }
 

@@ -113,7 +113,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         all_times.extend(times::rows(&format!("GET {size}, one drive slow"), None, Some(&slow.times)));
     }
     rows.extend(put::rows(context, code)?);
-    rows.push(put_drives::row(context)?);
+    rows.extend(put_drives::rows(context)?);
     rows.extend(beside::rows(context, code)?);
     rows.extend(all_times);
     Ok(Outcome { rows, ..Outcome::default() })

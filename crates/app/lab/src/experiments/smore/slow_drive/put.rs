@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::load::objects::name;
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::array::{LabArray, lab_error};
 
 /// Bytes of an object, and of a piece of it.
@@ -55,6 +56,7 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
 
     let (well, slow) = (measure(2, 1, time)?, measure(2, SLOWER, time)?);
     let [took, took_well] = [&slow, &well].map(|found| found.puts.between(WARM_UP, time));
+    let elsewhere_times = [&well, &slow].map(|found| found.puts.summary(WARM_UP, time));
     let before = slow.puts.between(Duration::ZERO, WARM_UP);
     let elsewhere = row(
         format!("PUT 64 MiB, {} drives, 99th percentile, one drive slow over none", 2 * code.width()),
@@ -85,7 +87,13 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     let after = row(id("99th percentile without the slow drive over all well"), "x", ratio(&took, &took_well), GOAL)
         .note(compared(&took, &took_well))
         .judged();
-    Ok(vec![elsewhere, ours, after])
+    let mut rows = vec![elsewhere, ours, after];
+    let two = 2 * code.width();
+    rows.extend(times::rows(&format!("PUT 64 MiB, {two} drives, all well"), None, Some(&elsewhere_times[0])));
+    rows.extend(times::rows(&format!("PUT 64 MiB, {two} drives, one slow"), None, Some(&elsewhere_times[1])));
+    let without = slow.puts.summary(given_up + AFTER, time);
+    rows.extend(times::rows(&id("without the slow drive"), None, Some(&without)));
+    Ok(rows)
 }
 
 /// Puts that come at random times, also while earlier ones are under way.

@@ -10,6 +10,7 @@ use super::waits::{Calls, GOAL, SLOWER, WARM_UP, come, compared, ratio};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::report::row::{Better, Row};
+use crate::report::times;
 use crate::rig::drives::LabDrive;
 use crate::rig::scaling::{BUCKET, lab_error, open, put};
 
@@ -17,7 +18,7 @@ const DRIVES: usize = 4;
 /// Puts in a second: less than a fifth of the drives' limit.
 const PUTS: u64 = 40;
 
-pub(super) fn row(context: &Context) -> Result<Row, LabError> {
+pub(super) fn rows(context: &Context) -> Result<Vec<Row>, LabError> {
     let drive = LabDrive::shingled(context)?.first_zones(2_000);
     let time = WARM_UP + Duration::from_secs(context.scale.pick(60, 300, 1200));
     let measure = |slower: u32| {
@@ -28,11 +29,16 @@ pub(super) fn row(context: &Context) -> Result<Row, LabError> {
     let (well, slow) = (measure(1)?, measure(SLOWER)?);
     let [took, took_well] = [&slow, &well].map(|found| found.between(WARM_UP, time));
     let longest = slow.between(Duration::ZERO, time).last().copied().unwrap_or_default();
-    Ok(Row::new("PUT 1 MiB, four chunk stores, 99th percentile, one drive slow over none", "x", Better::Lower)
+    let row = Row::new("PUT 1 MiB, four chunk stores, 99th percentile, one drive slow over none", "x", Better::Lower)
         .ours(ratio(&took, &took_well))
         .goal(GOAL)
         .note(format!("{}; the longest of all {:.1} s", compared(&took, &took_well), longest.as_secs_f64()))
-        .judged())
+        .judged();
+    let [well, slow] = [&well, &slow].map(|found| found.summary(WARM_UP, time));
+    let mut rows = vec![row];
+    rows.extend(times::rows("PUT 1 MiB, four chunk stores, all drives well", None, Some(&well)));
+    rows.extend(times::rows("PUT 1 MiB, four chunk stores, one drive slow", None, Some(&slow)));
+    Ok(rows)
 }
 
 /// Puts that come at random times, also while earlier ones are under way.
