@@ -6,11 +6,14 @@ use shingle_lab::context::{Context, Scale};
 use shingle_lab::experiment::Outcome;
 use shingle_lab::experiments;
 
+use super::goals;
+
 fn run(name: &str) -> Outcome {
     let mut context = Context::new(1, Scale::Quick, Rc::new(|_, _| {}));
     let experiment = experiments::named(name).unwrap();
     let outcome = experiment.perform(&mut context).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(outcome.may_lose_turns(), experiment.runs.turns, "{name} has drives without a write cache, or not");
+    goals::hold(name, &outcome);
     outcome
 }
 
