@@ -53,7 +53,7 @@ const HELD: &[&str] = &[
 ];
 
 /// Asserts each goal that is not known to be missed, and that those known to be missed still are.
-pub fn hold(experiment: &str, outcome: &Outcome) {
+pub(crate) fn hold(experiment: &str, outcome: &Outcome) {
     let of = |list: &[(&'static str, &'static str)]| -> Vec<&str> {
         list.iter().filter(|known| known.0 == experiment).map(|known| known.1).collect()
     };

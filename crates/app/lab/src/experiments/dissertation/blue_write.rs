@@ -122,11 +122,14 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     Ok(Outcome { rows, figures, ..Outcome::default() })
 }
 
+/// Times of one kind of request.
+type OfFound = fn(&Found) -> &Summary;
+
 /// Times of objects of one size.
 fn times_of(mib: u64, found: &[Found]) -> Vec<Row> {
     let [cmr, dm, paper, ours] = found else { return Vec::new() };
     let mut rows = Vec::new();
-    let requests: [(&str, fn(&Found) -> &Summary); 2] =
+    let requests: [(&str, OfFound); 2] =
         [("objects written", |found| &found.writes), ("objects read", |found| &found.reads)];
     for (what, of) in requests {
         for (system, paper, ours) in [("CMR", cmr, None), ("DM-SMR", dm, None), ("HM-SMR", paper, Some(ours))] {
