@@ -11,7 +11,7 @@ use shingle_base::{Blocks, ByteSize, Lba, ZoneId};
 use shingle_runtime::{LocalBoxFuture, Runtime, real};
 use shingle_zoned::contract_suite::{Backend, check, random};
 use shingle_zoned::{CreateOptions, FileDevice, FileDeviceErrorKind, Geometry, GeometrySpec};
-use shingle_zoned_linux::{CreateDrive, OpenErrorKind, OpenOptions, create_drive, describe, open_drive};
+use shingle_zoned_linux::{CreateDrive, MarkPlace, OpenErrorKind, OpenOptions, create_drive, describe, open_drive};
 
 struct Nodes {
     runtime: Runtime,
@@ -87,9 +87,15 @@ fn others_are_refused(runtime: &Runtime, path: &std::path::Path, plain: &dyn Fn(
     assert!(matches!(error.kind, OpenErrorKind::NotCreated), "{error}");
     plain().write_all_at(b"LUKS\xba\xbe", 0).unwrap();
     let Err(error) = open_drive(path, runtime, options) else { panic!("opened a foreign volume") };
-    assert!(matches!(error.kind, OpenErrorKind::Foreign { what: "a LUKS volume", sequential: false }), "{error}");
+    assert!(
+        matches!(error.kind, OpenErrorKind::Foreign { what: "a LUKS volume", place: MarkPlace::Ordinary }),
+        "{error}"
+    );
     let error = create_drive(path, spec, CreateDrive::default()).unwrap_err();
-    assert!(matches!(error.kind, OpenErrorKind::Foreign { what: "a LUKS volume", sequential: false }), "{error}");
+    assert!(
+        matches!(error.kind, OpenErrorKind::Foreign { what: "a LUKS volume", place: MarkPlace::Ordinary }),
+        "{error}"
+    );
     create_drive(path, spec, CreateDrive { force: true, overwrite: false }).unwrap();
     let error = create_drive(path, spec, CreateDrive::default()).unwrap_err();
     let OpenErrorKind::Emulated(inner) = &error.kind else { panic!("{error}") };
