@@ -20,6 +20,7 @@ const VALUES: &[(&str, &str)] = &[
     ("NAME=SIZE", "a partition to be made"),
     ("NODE", "the node of a disk that a volume or drive is made to"),
     ("WAY", "a way to such a disk"),
+    ("LAYER", "a volume's cleaner: builtin, tl1 or tl2, with a policy behind a colon"),
     ("PATH", "a file or directory on a drive with files"),
     ("LEVEL", "a level of the log"),
     ("PREFIX", "the beginning of keys or names"),

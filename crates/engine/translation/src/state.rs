@@ -5,7 +5,6 @@ use shingle_base::ZoneId;
 use shingle_runtime::Instant;
 use shingle_zone_kit::Losses;
 
-use crate::clean::Gathering;
 use crate::failure::Failure;
 use crate::format::Move;
 use crate::layout::Shape;
@@ -41,6 +40,19 @@ pub(crate) struct Doubt {
     pub(crate) epoch: u64,
     pub(crate) from: u32,
     pub(crate) to: u32,
+}
+
+/// The course of gathering through the volume's map, round and round. (TL-MEM-1)
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gathering {
+    /// The sector from which the map is looked at next.
+    pub(crate) from: u64,
+    /// Extents were joined in this round.
+    pub(crate) fruitful: bool,
+    /// Steps since then that joined hardly any.
+    pub(crate) poor: u32,
+    /// There was nothing to be won; the next try comes then.
+    pub(crate) again: Option<Instant>,
 }
 
 /// A volume's state.

@@ -76,7 +76,7 @@ fn commits_that_had_no_room_are_there_once_there_is_some() {
     assert!(found.starts_with(&acknowledged), "other bytes than were acknowledged");
 }
 
-/// FS-ANSWER-1: whoever opens the log next finds all that was acknowledged, also while the owner lives, and whether or not there is room by then.
+/// FS-ANSWER-1, FS-ROOM-1: whoever opens the log next finds all that was acknowledged, also while the owner lives, and whether or not there is room by then.
 #[test]
 fn commits_that_had_no_room_are_there_for_those_who_open_the_log_next() {
     let drive = Drive::new();

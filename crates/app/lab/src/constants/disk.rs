@@ -2,7 +2,7 @@
 
 use shingle_drive_model::{Figure, Mechanics, Profile, Recording};
 
-use super::{Constant, published, times, whole};
+use super::named::{Constant, published, times, whole};
 
 /// Multiplies a constant of a disk, if it is one and is assumed of that drive; returns whether it is.
 pub(super) fn scale(constant: Constant, profile: &mut Profile, by: f64) -> bool {

@@ -6,7 +6,7 @@
 
 use shingle_drive_model::{Flash, FullyAssociative, MediaCache, PageMapped, Profile, Recording, Translation};
 
-use super::{Constant, times, whole};
+use super::named::{Constant, times, whole};
 
 /// Multiplies a constant of a translation or of flash, if it is one and is assumed of that drive; returns whether it is.
 pub(super) fn scale(constant: Constant, profile: &mut Profile, by: f64) -> bool {

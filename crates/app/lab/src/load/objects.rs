@@ -93,7 +93,7 @@ pub struct ReadResult {
     pub times: Summary,
 }
 
-/// What was read in the time that counts.
+/// Reads in the time that counts.
 #[derive(Default)]
 struct Read {
     bytes: Cell<u64>,

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::escape::escaped;
 use super::number::number;
-use super::page::escaped;
 use super::row::Verdict;
 use crate::runs::sweep::{Flip, Move, Sweep};
 

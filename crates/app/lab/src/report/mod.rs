@@ -2,6 +2,7 @@
 
 pub mod assumed;
 mod draw;
+mod escape;
 pub mod figure;
 pub mod files;
 pub mod grid;

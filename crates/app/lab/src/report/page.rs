@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome};
 use crate::report::assumed;
+use crate::report::escape::escaped;
 use crate::report::files::VERSION;
 use crate::report::number::number;
 use crate::report::row::{Row, Verdict};
@@ -186,12 +187,6 @@ fn counts<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     };
     let both = [of("reproduced", |row| row.reproduced), of("goals met", |row| row.goal_met)];
     both.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    // A line does not begin with the unit of a share.
-    text.replace('\'', "&#39;").replace('"', "&quot;").replace(" %", "&nbsp;%")
 }
 
 #[cfg(test)]

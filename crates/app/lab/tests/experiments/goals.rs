@@ -14,6 +14,7 @@ const MISSED: &[(&str, &str)] = &[
     ("memory", "random sizes: index of a 20 TB drive at 80 %"),
     // So few writes fill no cache of the drive's.
     ("stl-replay", "src2_2: TL1 over drive-managed, two outstanding, write cache off"),
+    ("stl-replay", "src2_2: TL1 over drive-managed, one outstanding, write cache on"),
     // Few zones and sets, of which open ones are a large part.
     ("smore-ingest", "ingest, 12 drives"),
     ("smore-read", "read, 256 MB"),

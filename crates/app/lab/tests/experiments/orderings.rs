@@ -251,7 +251,7 @@ fn files_on_translation_layers() {
         );
     }
     assert!(throughput("varmail", "TL2") > throughput("varmail", "drive-managed"), "a sync is one write in sequence");
-    assert!(found.figures.iter().filter(|figure| figure.name.ends_with("-rate")).count() == 5);
+    assert!(found.figures.iter().filter(|figure| figure.name.ends_with("-rate")).count() == 9);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub async fn look(runtime: &Runtime, config: &Config) -> Result<Findings> {
         findings.problems.extend(places.iter().filter_map(Place::trouble));
     }
     let tls = config.exports().and_then(|exports| exports.tls);
-    findings.take(tls.map_or(Ok(()), |files| files.check()));
+    findings.take(tls.map_or(Ok(()), |files| files.read().map(drop)));
     findings.take(config.access_log().map_or(Ok(()), |place| place.check(&config.data)));
     findings.take(credentials::look(&config.data));
     let known = findings.take(data_dir::look(&config.data)).unwrap_or_default();

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - SV-ALOG-1: the file is opened anew by [`AccessWriter::reopen`] and begins where the last one ended: no line is lost between the two.
-//! - SV-ALOG-2: each line that is lost, for want of room or because it could not be written, is counted once in `lines_lost` of a later line.
+//! - SV-ALOG-3: each line that is lost, for want of room or because it could not be written, is counted once in `lines_lost` of a later line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -255,7 +255,7 @@ impl Pen {
         self.lost += lines_in(rest) + if lines_in(done) > 0 { 0 } else { lost };
         if !matches!(self.sink, Sink::Gone) {
             tracing::warn!("the access log cannot be written, and is tried again: {error}");
-            // What is left of a torn line ends when the file is opened again.
+            // A torn line ends when the file is opened again.
             self.sink = Sink::Gone;
             self.tried = now();
         }
@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// SV-ALOG-2: the file's folder goes away and comes back while lines come.
+    /// SV-ALOG-3: the file's folder goes away and comes back while lines come.
     #[expect(clippy::disallowed_methods, reason = "the log is written by a thread, outside simulations")]
     #[test]
     fn lines_appear_again_by_themselves_and_count_the_lost_ones() {

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use shingle_nbd_server::{Tls, TlsUse};
 use shingle_translation_layers::Layer;
 
 use super::place::Place;
-use super::serving::read_tls;
 use crate::drive_path;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::DriveName;
 
 /// Memory of a volume's map, if none is named.
@@ -50,12 +50,18 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Reads them, and finds out if they make sense.
+    /// Reads them.
     ///
     /// # Errors
-    /// `Config`.
-    pub(crate) fn check(&self) -> Result<()> {
-        read_tls(self).map(drop)
+    /// `Config` if they make no sense.
+    pub(crate) fn read(&self) -> Result<Tls> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|error| Error::new(ErrorKind::Config, format!("{}: {error}", path.display())))
+        };
+        let clients = self.clients.as_deref().map(read).transpose()?;
+        let (cert, key) = (read(&self.cert)?, read(&self.key)?);
+        Tls::from_pem(&cert, &key, clients.as_deref(), TlsUse::RequiredOverTcp)
+            .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
     }
 }
 

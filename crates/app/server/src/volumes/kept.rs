@@ -13,9 +13,9 @@ use shingle_translation::Options;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::exports::{Exports, VolumeExport, is_snapshot_of};
+use super::exports::{Exports, TlsFiles, VolumeExport, is_snapshot_of};
 use super::owner::Owner;
-use super::serving::{check_names, offer, read_tls, uri};
+use super::serving::{check_names, offer, uri};
 use crate::error::Result;
 use crate::reports::health::{Health, State};
 
@@ -48,7 +48,7 @@ impl Volumes {
     /// `Config` for certificates or names that make no sense, `InUse` for a place of somebody else's, `System`.
     pub(crate) async fn begin(exports: &Exports) -> Result<Self> {
         check_names(exports)?;
-        let tls = exports.tls.as_ref().map(read_tls).transpose()?;
+        let tls = exports.tls.as_ref().map(TlsFiles::read).transpose()?;
         let with_tls = tls.is_some();
         let mut places = exports.places.clone();
         let mut listeners: Vec<Listener> = Vec::new();

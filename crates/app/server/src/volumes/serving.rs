@@ -3,12 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "a front end lives on tokio's threads and clock, outside simulations")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Recording, Server, Tls, TlsUse};
+use shingle_nbd_server::{About, Export, Listener, Options as ServerOptions, Recording, Server, Tls};
 use shingle_runtime::owner::Desk;
 use shingle_translation::Options;
 use tokio::sync::oneshot;
@@ -62,7 +61,7 @@ async fn serve<F: Future<Output = ()>>(exports: Exports, ready: impl FnOnce(Serv
     let manager = Manager::from_environment();
     let mut signals = Signals::new()?;
     check_names(&exports)?;
-    let tls = exports.tls.as_ref().map(read_tls).transpose()?;
+    let tls = exports.tls.as_ref().map(TlsFiles::read).transpose()?;
     let mut owners = Vec::new();
     let begun = tokio::select! {
         begun = begin(&exports, tls, &mut owners) => begun,
@@ -123,16 +122,6 @@ pub(super) fn check_names(exports: &Exports) -> Result<()> {
         }
     }
     Ok(())
-}
-
-pub(super) fn read_tls(files: &TlsFiles) -> Result<Tls> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|error| Error::new(ErrorKind::Config, format!("{}: {error}", path.display())))
-    };
-    let clients = files.clients.as_deref().map(read).transpose()?;
-    let (cert, key) = (read(&files.cert)?, read(&files.key)?);
-    Tls::from_pem(&cert, &key, clients.as_deref(), TlsUse::RequiredOverTcp)
-        .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
 }
 
 /// Everything that is needed for serving.

@@ -8,8 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
-use crate::exam::cleaning::{CleaningFound, CleaningPace, shortest};
+use crate::exam::cleaning::{CleaningFound, shortest};
 use crate::exam::native::{DECIDES, MARK_BLOCKS, MARK_STEP, is_native, mark};
+use crate::exam::pace::CleaningPace;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session};
 use crate::stats::is_unanimous;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Answer;
 use crate::exam::cache_location::{REGION, fragment};
 use crate::exam::native::{MARK_BLOCKS, is_native, mark};
+use crate::exam::pace::CleaningPace;
 use crate::exam::rereads::{self, Rereads};
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, intervals};
@@ -57,15 +58,6 @@ pub enum CleaningOrder {
     OldestFirst,
     /// Bands of the lowest addresses first.
     LowestFirst,
-}
-
-/// Pace of cleaning.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CleaningPace {
-    /// Quiet time before the drive cleans, in milliseconds.
-    pub quiet_ms: f64,
-    /// Time of cleaning a band with a few blocks in the cache, in milliseconds.
-    pub band_ms: f64,
 }
 
 /// Outcome of the tests.

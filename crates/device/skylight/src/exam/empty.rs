@@ -1,7 +1,7 @@
 //! An empty cache, which many examinations begin with.
 
-use crate::exam::cleaning::CleaningPace;
 use crate::exam::native::{is_native, mark};
+use crate::exam::pace::CleaningPace;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session};
 use crate::target::MIB;

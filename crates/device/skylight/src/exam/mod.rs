@@ -10,6 +10,7 @@ pub mod journal;
 pub mod mapping;
 pub mod mechanics;
 pub mod native;
+pub mod pace;
 pub mod rereads;
 pub mod streaming;
 pub mod surface;

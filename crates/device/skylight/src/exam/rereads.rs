@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::exam::cleaning::CleaningPace;
+use crate::exam::pace::CleaningPace;
 use crate::session::{Done, Session, latencies};
 use crate::target::MIB;
 

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use shingle_base::ZoneId;
-use shingle_runtime::Instant;
 use shingle_store_api::StoreErrorKind;
 
 use super::Sources;
@@ -46,19 +45,6 @@ const PAUSE: Duration = Duration::from_secs(15);
 
 /// Steps that join hardly any extents, one after the other, before the pause.
 const POOR_MAX: u32 = 4;
-
-/// The course of gathering through the map, round and round.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gathering {
-    /// The sector from which the map is looked at next.
-    from: u64,
-    /// Extents were joined in this round.
-    fruitful: bool,
-    /// Steps since then that joined hardly any.
-    poor: u32,
-    /// There was nothing to be won; the next try comes then.
-    again: Option<Instant>,
-}
 
 /// Extents whose sectors follow each other.
 #[derive(Default)]

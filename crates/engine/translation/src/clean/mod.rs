@@ -20,7 +20,6 @@ use crate::write::COPIES;
 pub use copy::Copied;
 pub(crate) use copy::Sources;
 use copy::windows;
-pub(crate) use gather::Gathering;
 
 /// Extents of the map that are looked at in one step.
 const STEP: usize = 16_384;

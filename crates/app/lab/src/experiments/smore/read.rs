@@ -167,7 +167,7 @@ fn figure(sizes: &[u64], curves: [(String, Vec<(f64, f64)>); 3], mix: Vec<f64>, 
     }
 }
 
-/// What was read, fresh and, with churn, after it.
+/// Reads of a fresh array and, with churn, of one after it.
 fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<ReadResult>, LabError> {
     let array = array.clone();
     let seconds = scale.pick((2, 20), (10, 120), (20, 600));

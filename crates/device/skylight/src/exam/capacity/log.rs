@@ -5,9 +5,9 @@
 
 use super::found::{Cache, CapacityFound, Fill};
 use crate::answer::Answer;
-use crate::exam::cleaning::CleaningPace;
 use crate::exam::empty::empty;
 use crate::exam::journal::Entries;
+use crate::exam::pace::CleaningPace;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, intervals, latencies};
 use crate::stats::{CONFIDENCE, change_point, median, rank_test};

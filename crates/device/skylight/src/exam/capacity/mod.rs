@@ -14,8 +14,8 @@ pub(crate) use zones::mix_share;
 
 use crate::answer::Answer;
 use crate::exam::bands::Band;
-use crate::exam::cleaning::CleaningPace;
 use crate::exam::journal::JournalFound;
+use crate::exam::pace::CleaningPace;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session};
 

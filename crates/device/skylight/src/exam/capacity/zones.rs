@@ -4,8 +4,8 @@
 use super::found::{Cache, CapacityFound, Fill, any_waited};
 use crate::answer::Answer;
 use crate::exam::bands::{Band, FILL_BLOCKS, has_waited};
-use crate::exam::cleaning::CleaningPace;
 use crate::exam::empty::empty;
+use crate::exam::pace::CleaningPace;
 use crate::exam::turn::Turn;
 use crate::session::{Done, Session, latencies};
 use crate::stats::{mean, median, quantile};
