@@ -104,10 +104,12 @@ impl Engine {
                 return Ok(false);
             }
             let all = self.series(state);
-            if all.is_empty() {
-                return Ok(true);
-            }
-            self.sources_of(state, all)
+            (!all.is_empty()).then(|| self.sources_of(state, all))
+        };
+        let Some(sources) = sources else {
+            // The next part of the map is looked at when others have had their turn.
+            self.rt.yield_now().await;
+            return Ok(true);
         };
         let ranges: Vec<_> = sources.windows.iter().flatten().map(|extent| extent.lba..extent.end()).collect();
         let before = ranges.len() as u64;
