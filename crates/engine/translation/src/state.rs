@@ -53,6 +53,13 @@ pub(crate) struct Gathering {
     pub(crate) poor: u32,
     /// There was nothing to be won; the next try comes then.
     pub(crate) again: Option<Instant>,
+    /// Most extents of the part that was looked at last have no neighbours.
+    pub(crate) sparse: bool,
+    /// When this round began.
+    pub(crate) began: Option<Instant>,
+    /// Extents that would be left of those looked at in this round if all that follow each other were one, and in the last round.
+    pub(crate) apart: u64,
+    pub(crate) apart_before: u64,
 }
 
 /// A volume's state.

@@ -29,6 +29,8 @@ pub(crate) struct Sources {
     /// Each in the order of the volume.
     pub(crate) windows: Vec<Vec<Extent>>,
     pub(crate) pins: Vec<Pin>,
+    /// The zones are to be emptied: one of which something cannot be read is stuck.
+    pub(crate) empties: bool,
 }
 
 /// The outcome of copying.
@@ -46,10 +48,10 @@ impl Engine {
     /// # Errors
     /// `NoSpace` once no zone is free; the others that stop the volume.
     pub(crate) async fn copy(self: &Rc<Self>, sources: Sources, stream: u8) -> Result<Copied, Failure> {
-        let Sources { windows, pins } = sources;
+        let Sources { windows, pins, empties } = sources;
         let held: Rc<dyn Any> = Rc::new(pins);
         let batches = windows.into_iter().flat_map(|window| batches(window, self.drive.layout.shape));
-        let copying = batches.map(|batch| self.copy_batch(batch, stream, held.clone()));
+        let copying = batches.map(|batch| self.copy_batch(batch, (stream, empties), held.clone()));
         let mut copying = stream::iter(copying).buffered(BATCHES);
         let mut all = Copied::default();
         while let Some(copied) = copying.next().await {
@@ -64,7 +66,12 @@ impl Engine {
     }
 
     /// Copies a batch. Completes once its sectors have moved.
-    async fn copy_batch(self: &Rc<Self>, batch: Vec<Extent>, stream: u8, held: Rc<dyn Any>) -> Result<Copied, Failure> {
+    async fn copy_batch(
+        self: &Rc<Self>,
+        batch: Vec<Extent>,
+        (stream, empties): (u8, bool),
+        held: Rc<dyn Any>,
+    ) -> Result<Copied, Failure> {
         let mut copied = Copied::default();
         let mut pieces: Vec<Piece> = Vec::new();
         for (extent, read) in batch.iter().zip(self.read_places(&batch).await) {
@@ -73,7 +80,9 @@ impl Engine {
                 Err(error) => {
                     let mut state = self.state.borrow_mut();
                     state.running()?;
-                    self.note_stuck(&mut state, self.drive.layout.shape.zone_of(extent.place));
+                    if empties {
+                        self.note_stuck(&mut state, self.drive.layout.shape.zone_of(extent.place));
+                    }
                     tracing::warn!(lba = extent.lba, %error, "sectors cannot be copied; they stay where they are");
                     copied.unreadable += u64::from(extent.sectors);
                     continue;

@@ -4,9 +4,10 @@
 //! **Owns** the choice of the sectors. **Knows nothing of** copying.
 //!
 //! # Invariants
-//! - TL-MEM-1: the volume's own map stays near its limit: above it, extents whose sectors follow each other are joined; an eighth above it, each
-//!   command of writers waits until it has become smaller, for [`PATIENCE`] at most. Extents without neighbours stay, and maps of snapshots are not counted.
-//!   (`random_writes_for_ever_take_a_bounded_map`)
+//! - TL-MEM-1: the map of a volume without holes stays near its limit: above it, extents whose sectors follow each other are joined; an eighth above
+//!   it, each command of writers waits until it has become smaller, for [`PATIENCE`] at most. Extents between holes stay, and maps of snapshots are not
+//!   counted. (`random_writes_for_ever_take_a_bounded_map`)
+//! - TL-MEM-3: writers wait for no map that cannot become smaller: not where most extents stand alone, nor below an eighth above the size that joining could give it, nor without room for copies. (`a_volume_with_holes_is_written_without_waiting`, `a_controller_that_does_nothing_holds_up_no_writer_of_a_large_map`)
 //! - TL-MEM-2: gathering leaves the zones to cleaning that writers leave to it. (`a_full_volume_is_gathered_and_cleaned`)
 
 use std::collections::BTreeSet;
@@ -40,8 +41,17 @@ const WINDOW: usize = 1 << 16;
 /// Extents that are joined in one step, at most: a disk reads so many in some seconds.
 const STEP: usize = 1024;
 
-/// Pause once extents cannot be joined: nothing that is worth the copies lies side by side, sectors cannot be read, or all were written again meanwhile.
+/// Pause once extents cannot be joined: nothing that is worth the copies lies side by side, or all were written again meanwhile.
 const PAUSE: Duration = Duration::from_secs(15);
+
+/// The same where some cannot be read: a disk takes seconds for each block.
+const PAUSE_UNREAD: Duration = Duration::from_secs(600);
+
+/// Times that a round in vain took until the next: a large map takes seconds to look through.
+const ROUND_PAUSE: u32 = 20;
+
+/// The part of the extents that have to become fewer, or all are left as they are.
+const SHARE: usize = 8;
 
 /// Steps that join hardly any extents, one after the other, before the pause.
 const POOR_MAX: u32 = 4;
@@ -63,13 +73,14 @@ impl Engine {
     /// The map is to become smaller, and can.
     pub(crate) fn wants_gathering(&self, state: &State) -> bool {
         let large = self.extents_max(state).is_some_and(|most| state.maps.live.len() > most);
-        large && state.gathering.again.is_none_or(|at| self.rt.now() >= at)
+        large && state.zones.free() > COPY_RESERVE && state.gathering.again.is_none_or(|at| self.rt.now() >= at)
     }
 
-    /// Writers wait for the map.
+    /// Writers wait for the map. (TL-MEM-3)
     fn writers_wait_for_map(&self, state: &State) -> bool {
-        let most = self.extents_max(state).map(|most| most + most / 8);
-        self.wants_gathering(state) && most.is_some_and(|most| state.maps.live.len() > most)
+        let most = self.extents_max(state).map(|most| most.max(state.gathering.apart_before));
+        let far = most.is_some_and(|most| state.maps.live.len() > most + most / 8);
+        far && !state.gathering.sparse && self.wants_gathering(state)
     }
 
     /// Time until gathering is tried again; `None` if that is not due.
@@ -100,25 +111,23 @@ impl Engine {
     pub(crate) async fn gather(self: &Rc<Self>) -> Result<bool, Failure> {
         let sources = {
             let state = &mut *self.state.borrow_mut();
-            if !self.wants_gathering(state) || state.zones.free() <= COPY_RESERVE {
+            if !self.wants_gathering(state) {
                 return Ok(false);
             }
             let all = self.series(state);
             (!all.is_empty()).then(|| self.sources_of(state, all))
         };
         let Some(sources) = sources else {
+            self.wakes.room.notify_waiters();
             // The next part of the map is looked at when others have had their turn.
             self.rt.yield_now().await;
             return Ok(true);
         };
         let ranges: Vec<_> = sources.windows.iter().flatten().map(|extent| extent.lba..extent.end()).collect();
         let before = ranges.len() as u64;
-        let no_room = match self.copy(sources, COPIES).await {
-            Err(failure) if failure.kind == StoreErrorKind::NoSpace => true,
-            copied => {
-                copied?;
-                false
-            }
+        let (no_room, unreadable) = match self.copy(sources, COPIES).await {
+            Err(failure) if failure.kind == StoreErrorKind::NoSpace => (true, 0),
+            copied => (false, copied?.unreadable),
         };
         let mut state = self.state.borrow_mut();
         let after = count(&state.maps.live, &joined(ranges));
@@ -129,8 +138,9 @@ impl Engine {
         } else {
             state.gathering.poor += 1;
         }
-        if state.gathering.poor == POOR_MAX {
-            (state.gathering.poor, state.gathering.again) = (0, Some(self.rt.now() + PAUSE));
+        if unreadable > 0 || state.gathering.poor == POOR_MAX {
+            let pause = if unreadable > 0 { PAUSE_UNREAD } else { PAUSE };
+            (state.gathering.poor, state.gathering.again) = (0, Some(self.rt.now() + pause));
         }
         drop(state);
         self.wakes.room.notify_waiters();
@@ -143,13 +153,14 @@ impl Engine {
         let pair = u64::from(shape.pair_sectors());
         // So that the copies take a fraction of a zone.
         let most = u64::from(shape.scattered_sectors() / 4).max(pair);
-        let (mut all, mut one) = (Vec::new(), Series::default());
+        let (mut all, mut one, mut looked) = (Vec::new(), Series::default(), 0);
         let next = state.maps.live.some(state.gathering.from, WINDOW, |extent| {
             let goes_on = one.extents.last().is_some_and(|last| last.end() == extent.lba);
             let fits = one.sectors + u64::from(extent.sectors) <= most && one.extents.len() < STEP;
             if !(goes_on && fits) {
                 all.push(std::mem::take(&mut one));
             }
+            looked += 1;
             if extent.place.is_stored() {
                 one.sectors += u64::from(extent.sectors);
                 one.extents.push(extent);
@@ -160,8 +171,20 @@ impl Engine {
         // One extent fewer for each full pair that is copied, at least.
         all.retain(|one| one.extents.len() > 1 && (one.extents.len() as u64 - 1) * pair >= one.sectors);
         all.sort_by_key(|one| one.sectors * 1024 / one.extents.len() as u64);
-        if next.is_none() && !std::mem::take(&mut state.gathering.fruitful) && all.is_empty() {
-            state.gathering.again = Some(self.rt.now() + PAUSE);
+        let fewer: usize = all.iter().map(|one| one.extents.len() - 1).sum();
+        state.gathering.sparse = fewer * SHARE < looked;
+        if state.gathering.sparse {
+            all.clear();
+        }
+        state.gathering.apart += (looked - fewer) as u64;
+        let now = self.rt.now();
+        let began = *state.gathering.began.get_or_insert(now);
+        if next.is_none() {
+            state.gathering.began = None;
+            state.gathering.apart_before = std::mem::take(&mut state.gathering.apart);
+            if !std::mem::take(&mut state.gathering.fruitful) && all.is_empty() {
+                state.gathering.again = Some(now + PAUSE.max(now.since(began) * ROUND_PAUSE));
+            }
         }
         let (mut extents, mut sectors) = (0, 0);
         let fits = |one: &&Series| {
@@ -180,7 +203,7 @@ impl Engine {
         let zones: BTreeSet<ZoneId> =
             extents.iter().map(|extent| self.drive.layout.shape.zone_of(extent.place)).collect();
         let pins = zones.into_iter().map(|zone| state.zones.pin(zone)).collect();
-        Sources { windows: vec![extents], pins }
+        Sources { windows: vec![extents], pins, empties: false }
     }
 }
 

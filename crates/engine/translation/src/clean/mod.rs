@@ -55,6 +55,6 @@ impl Engine {
                 self.rt.yield_now().await;
             }
         }
-        Sources { windows: windows(extents), pins }
+        Sources { windows: windows(extents), pins, empties: true }
     }
 }

@@ -120,7 +120,7 @@ impl Control {
             return Err(refused("the ranges have more than a million extents: copy them in parts"));
         }
         let pins = zones.into_iter().map(|zone| self.engine.state.borrow().zones.pin(zone)).collect();
-        Ok(Sources { windows: vec![extents], pins })
+        Ok(Sources { windows: vec![extents], pins, empties: true })
     }
 
     /// Has a checkpoint written. Zones in which nothing lives become free once one covers them.

@@ -88,6 +88,74 @@ fn a_full_volume_is_gathered_and_cleaned() {
     }
 }
 
+/// TL-MEM-3: random writes to an empty volume leave holes, and extents between them cannot be joined.
+#[test]
+fn a_volume_with_holes_is_written_without_waiting() {
+    for seed in seeds(2) {
+        Sim::new(seed).run(move |rt| async move {
+            let mut random = Random::new(seed);
+            let (device, volume) = made(&rt, 0.5).await;
+            // As a disk.
+            device.set_latency(Duration::from_millis(10));
+            let sectors = volume.size_bytes() / 4096;
+            let mut waited = Duration::ZERO;
+            for _ in 0..sectors / 2 {
+                let began = rt.now();
+                put(&volume, random.below(sectors), 1, 1).await.expect("it is written");
+                waited += rt.now().since(began);
+                rt.sleep(Duration::from_millis(20)).await;
+            }
+            // A command takes five in the mean.
+            let fair = Duration::from_micros(5500) * (sectors / 2) as u32;
+            assert!(waited < fair, "seed {seed}: {waited:?} for {} writes", sectors / 2);
+            assert!(volume.stats().extents > most(sectors) + UNDER_WAY, "seed {seed}: the case is not met");
+        });
+    }
+}
+
+/// TL-MEM-3, TL-CTL-3: with no room for copies nothing is gathered, and nobody waits for it.
+#[test]
+fn a_controller_that_does_nothing_holds_up_no_writer_of_a_large_map() {
+    Sim::new(4).run(move |rt| async move {
+        let mut random = Random::new(4);
+        let (_, volume) = made(&rt, 0.6).await;
+        let sectors = volume.size_bytes() / 4096;
+        let controller = volume.control();
+        let began = rt.now();
+        for lba in (0..sectors).step_by(64) {
+            put(&volume, lba, 64.min(sectors - lba), 1).await.expect("it is written");
+        }
+        for _ in 0..sectors {
+            put(&volume, random.below(sectors), 1, 2).await.expect("it is written");
+        }
+        // The volume takes over for a zone at a time.
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(240), "{took:?} for {sectors} writes: {:?}", volume.stats());
+        drop(controller);
+    });
+}
+
+/// Reads that fail while extents are joined keep no zone from being emptied.
+#[test]
+fn reads_that_fail_in_gathering_leave_zones_to_cleaning() {
+    Sim::new(5).run(move |rt| async move {
+        let mut random = Random::new(5);
+        let (device, volume) = made(&rt, 0.2).await;
+        let sectors = volume.size_bytes() / 4096;
+        for lba in (0..sectors).step_by(64) {
+            put(&volume, lba, 64.min(sectors - lba), 1).await.expect("it is written");
+        }
+        let trigger = Trigger::Rate(CommandKind::Read, 1.0);
+        device.set_faults(Faults::new([FaultRule { trigger, fault: Fault::ReadError }]));
+        for _ in 0..sectors / 8 {
+            put(&volume, random.below(sectors), 1, 2).await.expect("it is written");
+        }
+        let failed = device.faults().injected().len();
+        assert!(failed > 20, "the case is not met: {failed} reads failed");
+        assert!(volume.control().zones().iter().all(|zone| !zone.stuck), "nothing was to be cleaned");
+    });
+}
+
 /// Sectors that cannot be read hold up writers for a moment only, each time that gathering is tried.
 #[test]
 fn a_map_that_cannot_become_smaller_holds_up_nobody_for_long() {
