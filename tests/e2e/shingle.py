@@ -6,6 +6,7 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -147,3 +148,14 @@ def shingle(*arguments, timeout=120, **options):
     return subprocess.run(
         [str(BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options
     )
+
+
+def does_all_of_s3(server):
+    """Runs the tests of S3 operations, all of them, against a server."""
+    access, secret = server.keys
+    there = {"SHINGLE_ENDPOINT": server.endpoint, "SHINGLE_ACCESS_KEY": access, "SHINGLE_SECRET_KEY": secret}
+    folder = pathlib.Path(__file__).parent
+    tests = sorted(path.name for path in folder.glob("test_s3_api_*.py"))
+    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(suite, cwd=folder, env={**os.environ, **there}, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from arrays import blank  # noqa: F401: a fixture
 from shingle import BINARY, Server, shingle
-from test_array import blank  # noqa: F401: a fixture
 from test_bad_input import ok, refused
 
 SMALL = {f"small/{number}": b"%d" % number * 300 for number in range(20)}

@@ -2,7 +2,7 @@
 
 import json
 
-from test_array import blank  # noqa: F401: a fixture
+from arrays import blank  # noqa: F401: a fixture
 from test_array_buffer import shelf  # noqa: F401: a fixture
 from test_s3_array import content
 

@@ -4,8 +4,8 @@ import json
 import re
 import time
 
+from arrays import spoil
 from shingle import shingle
-from test_array import spoil
 from test_bad_input import ok
 from test_s3_array import content, figures, read, shelves  # noqa: F401: a fixture
 

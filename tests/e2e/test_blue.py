@@ -6,14 +6,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 
 import botocore.exceptions
 import pytest
 
-from shingle import BINARY, Server, shingle
+from shingle import BINARY, Server, does_all_of_s3, shingle
 from test_bad_input import ok, refused
 from test_kill import rounds
 from test_s3_array import classes, content, figures, read, upload
@@ -267,13 +266,7 @@ def test_a_server_can_have_it_alone_and_survives_kills(blues):
 def test_everything_that_s3_clients_do_works_on_it(blues):
     blue = blues(size="8GiB", zone="32MiB")
     server = blue.server.start()
-    access, secret = server.keys
-    there = {"SHINGLE_ENDPOINT": server.endpoint, "SHINGLE_ACCESS_KEY": access, "SHINGLE_SECRET_KEY": secret}
-    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_s3_api.py"]
-    done = subprocess.run(
-        suite, cwd=os.path.dirname(__file__), env={**os.environ, **there}, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr
+    does_all_of_s3(server)
     server.stop()
     assert blue.check()["clean"]
 

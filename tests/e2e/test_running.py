@@ -12,8 +12,8 @@ import time
 
 import pytest
 
+from arrays import spoil
 from shingle import BINARY, shingle
-from test_array import spoil
 from test_bad_input import ok
 from test_s3_array import Shelf, content, figures, shelves  # noqa: F401: a fixture
 

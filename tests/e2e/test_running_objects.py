@@ -11,8 +11,8 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 
+from arrays import spoil
 from shingle import BINARY, shingle
-from test_array import spoil
 from test_bad_input import ok, refused
 from test_running import connected, where
 from test_s3_array import content, shelves  # noqa: F401: a fixture

@@ -7,14 +7,13 @@ import os
 import random
 import re
 import subprocess
-import sys
 import time
 import urllib.request
 
 import botocore.exceptions
 import pytest
 
-from shingle import BINARY, Server, shingle
+from shingle import BINARY, Server, does_all_of_s3, shingle
 from test_bad_input import ok
 from test_kill import rounds
 
@@ -209,13 +208,7 @@ def test_a_server_can_have_arrays_only_and_survives_kills(shelves):
 def test_everything_that_s3_clients_do_works_on_an_array(shelves):
     shelf = shelves(code="5+1", drives=6, size="4GiB", segment="20MiB", zone="64MiB", more="")
     server = shelf.server.start()
-    access, secret = server.keys
-    there = {"SHINGLE_ENDPOINT": server.endpoint, "SHINGLE_ACCESS_KEY": access, "SHINGLE_SECRET_KEY": secret}
-    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_s3_api.py"]
-    done = subprocess.run(
-        suite, cwd=os.path.dirname(__file__), env={**os.environ, **there}, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0 and " skipped" not in done.stdout, done.stdout + done.stderr
+    does_all_of_s3(server)
 
 
 def test_an_upload_in_parts_survives_a_kill(shelves):

@@ -11,7 +11,7 @@ import pytest
 
 boto3 = pytest.importorskip("boto3")
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: E402
-from test_s3_api import bucket, client, refused, s3, signed  # noqa: E402, F401
+from s3api import bucket, client, refused, s3, send, signed  # noqa: E402, F401
 
 pytestmark = pytest.mark.skipif(not os.environ.get("SHINGLE_ENDPOINT"), reason="set SHINGLE_ENDPOINT to a server's")
 
@@ -149,8 +149,6 @@ def test_another_owner_is_told_so(s3, kept):  # noqa: F811
 
 
 def test_a_presigned_url_lives_a_week_at_most(s3, kept):  # noqa: F811
-    from test_s3_api import send
-
     for seconds, expected in ((604_800, 200), (604_801, 400)):
         url = client(signature_version="s3v4").generate_presigned_url(
             "get_object", Params={"Bucket": kept, "Key": KEY}, ExpiresIn=seconds

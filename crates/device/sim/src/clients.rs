@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use shingle_store_api::{
-    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, StoreErrorKind, StoreResult, UploadId,
+    Commit, CompletedPart, Condition, ListRequest, Metadata, ObjectStore, StoreError, StoreErrorKind, StoreResult,
+    UploadId,
 };
 
 use crate::calls::{begin_part, end_part};
 pub use crate::calls::{bytes_of, commit, get, pieces, put};
+pub use crate::failure::Failure;
 use crate::seeds::Random;
 
 /// The bucket they work in; it must be there.
@@ -86,9 +88,6 @@ pub struct Client {
     pub refused: u64,
 }
 
-/// Description of a broken promise.
-pub type Failure = String;
-
 impl Client {
     /// A client with a unique name.
     pub fn new(name: &str, seed: u64, keys: u64, sizes: Sizes) -> Self {
@@ -150,20 +149,25 @@ impl Client {
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> Failure {
-        format!("client {}: {what}", self.name)
+        Failure::wrong(&self.name, what)
     }
 
-    /// Takes the result of a write, and returns true if it happened.
+    fn failed(&self, what: impl std::fmt::Display, error: &StoreError) -> Failure {
+        Failure::error(&self.name, what, error)
+    }
+
+    /// Takes the result of a write, and returns true if it happened. With an error of a drive it may have.
     fn happened<T>(&mut self, what: &str, result: StoreResult<T>) -> Result<Option<T>, Failure> {
-        self.doing.replace(None);
-        match result {
-            Ok(value) => Ok(Some(value)),
+        let done = match result {
+            Ok(value) => Some(value),
             Err(error) if error.kind == StoreErrorKind::NoSpace => {
                 self.refused += 1;
-                Ok(None)
+                None
             }
-            Err(error) => Err(self.wrong(format!("{what}: {:?} {error}", error.kind))),
-        }
+            Err(error) => return Err(self.failed(what, &error)),
+        };
+        self.doing.replace(None);
+        Ok(done)
     }
 
     async fn put(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
@@ -202,7 +206,7 @@ impl Client {
         let key = self.key();
         let (number, size) = (self.number(), self.size());
         let writer = store.begin_put(BUCKET, &key).await;
-        let mut writer = writer.map_err(|error| self.wrong(error))?;
+        let mut writer = writer.map_err(|error| self.failed("begin put", &error))?;
         for piece in pieces(&bytes_of(number, size)) {
             if writer.write(piece).await.is_err() {
                 self.refused += 1;
@@ -255,7 +259,7 @@ impl Client {
             None => None,
             Some((content, size)) => {
                 let begun = begin_part(store, BUCKET, &upload.key, id, number, bytes_of(content, size)).await;
-                begun.map_err(|error| self.wrong(error)).map(Some)?
+                begun.map_err(|error| self.failed("begin part", &error)).map(Some)?
             }
         };
         self.doing.replace(Some(Doing::Part(id, number, part, None)));
@@ -322,11 +326,11 @@ impl Client {
         let Some(value) = expected else {
             return match found {
                 Err(error) if error.kind == StoreErrorKind::NoSuchKey => Ok(()),
-                Err(error) => Err(self.wrong(format!("{key}: {error}"))),
+                Err(error) => Err(self.failed(key, &error)),
                 Ok(reader) => Err(self.wrong(format!("{key} is there: {:?}", reader.info()))),
             };
         };
-        let reader = found.map_err(|error| self.wrong(format!("{key}, expected {value:?}: {error}")))?;
+        let reader = found.map_err(|error| self.failed(format!("{key}, expected {value:?}"), &error))?;
         let info = reader.info();
         let sizes: Vec<u64> = value.pieces.iter().map(|(_, size)| *size as u64).collect();
         let sizes = if value.multipart { sizes } else { Vec::new() };
@@ -340,7 +344,7 @@ impl Client {
         let from = self.random.between(0, size);
         let length = self.random.between(0, size - from);
         for (from, length) in [(0, size), (from, length)] {
-            let bytes = reader.read(from, length).await.map_err(|error| self.wrong(format!("{key}: {error}")))?;
+            let bytes = reader.read(from, length).await.map_err(|error| self.failed(key, &error))?;
             if bytes != value.bytes().slice(from as usize..(from + length) as usize) {
                 return Err(self.wrong(format!("{key}: {length} bytes from {from} differ")));
             }
@@ -353,7 +357,7 @@ impl Client {
         let mut request = ListRequest { prefix, limit: 7, ..ListRequest::default() };
         let mut found = BTreeMap::new();
         loop {
-            let page = store.list(BUCKET, request.clone()).await.map_err(|error| self.wrong(error))?;
+            let page = store.list(BUCKET, request.clone()).await.map_err(|error| self.failed("list", &error))?;
             found.extend(page.objects.into_iter().map(|object| (object.key, object.etag)));
             let Some(next) = page.next else { break };
             request.after = Some(next);
@@ -381,7 +385,8 @@ impl Client {
             return Err(self.wrong(format!("uploads are {uploads:?}, expected {expected:?}")));
         }
         for (id, upload) in self.uploads.clone() {
-            let parts = store.list_parts(BUCKET, &upload.key, id, 0, 100).await.map_err(|error| self.wrong(error))?.0;
+            let parts = store.list_parts(BUCKET, &upload.key, id, 0, 100).await;
+            let parts = parts.map_err(|error| self.failed("list parts", &error))?.0;
             let found: BTreeMap<_, _> = parts.into_iter().map(|part| (part.number, (part.etag, part.size))).collect();
             let have = upload.parts.iter();
             let expected: BTreeMap<_, _> =
@@ -398,8 +403,8 @@ impl Client {
         let mut found = BTreeMap::new();
         let mut after = None;
         loop {
-            let page =
-                store.list_uploads(BUCKET, &prefix, after.clone(), 3).await.map_err(|error| self.wrong(error))?;
+            let page = store.list_uploads(BUCKET, &prefix, after.clone(), 3).await;
+            let page = page.map_err(|error| self.failed("list uploads", &error))?;
             after = page.uploads.last().map(|upload| (upload.key.clone(), Some(upload.id)));
             found.extend(page.uploads.into_iter().map(|upload| (upload.id, upload.key)));
             if !page.truncated {
@@ -409,10 +414,11 @@ impl Client {
     }
 
     async fn settle(&mut self, store: &dyn ObjectStore) -> Result<(), Failure> {
+        let name = self.name.clone();
         let etag_of = async |key: &str| match store.head(BUCKET, key).await {
             Ok(info) => Ok(Some(info.etag)),
             Err(error) if error.kind == StoreErrorKind::NoSuchKey => Ok(None),
-            Err(error) => Err(format!("{key}: {error}")),
+            Err(error) => Err(Failure::error(&name, key, &error)),
         };
         let doing = self.doing.take();
         // Numbers of calls that were under way are not used again.
@@ -443,8 +449,8 @@ impl Client {
                 if let Some(before) = before {
                     upload.parts.insert(number, before);
                 }
-                let parts =
-                    store.list_parts(BUCKET, &upload.key, id, 0, 100).await.map_err(|error| error.to_string())?;
+                let parts = store.list_parts(BUCKET, &upload.key, id, 0, 100).await;
+                let parts = parts.map_err(|error| Failure::error(&name, "list parts", &error))?;
                 if parts.0.iter().any(|found| found.number == number && found.etag == part.0.to_string()) {
                     upload.parts.insert(number, part);
                 }

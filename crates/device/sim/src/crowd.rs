@@ -5,10 +5,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use shingle_runtime::Runtime;
 use shingle_store_api::ObjectStore;
 
-use crate::clients::{Client, Sizes};
+use crate::clients::{Client, Failure, Sizes};
 
 /// Clients that work at once, each with keys of its own.
 #[derive(Clone)]
@@ -38,13 +39,22 @@ impl Crowd {
     /// # Panics
     /// If the store breaks a promise; with `what`.
     pub async fn verify(&self, store: &dyn ObjectStore, what: &str) {
+        self.try_verify(store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    }
+
+    /// As [`verify`](Self::verify), for a store whose drives may fail meanwhile.
+    ///
+    /// # Errors
+    /// The first failure; the clients know then what they knew before.
+    pub async fn try_verify(&self, store: &dyn ObjectStore) -> Result<(), Failure> {
         let verified = self.fork();
         let mut clients = verified.0.take();
         for client in &mut clients {
-            client.verify(store).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            client.verify(store).await?;
         }
         // Only now: a life may end in the middle.
         self.0.replace(clients);
+        Ok(())
     }
 
     /// Every client makes `calls` calls, and notes each acknowledgement as it comes.
@@ -52,20 +62,31 @@ impl Crowd {
     /// # Panics
     /// If the store breaks its contract; with `what`.
     pub async fn work<S: ObjectStore + Clone + 'static>(&self, rt: &Runtime, store: &S, calls: usize, what: &str) {
+        if let Some(failure) = self.try_work(rt, store, calls).await.first() {
+            panic!("{what}: {failure}");
+        }
+    }
+
+    /// As [`work`](Self::work), for a store whose drives may fail meanwhile. A client ends with its first failure: that call has
+    /// happened or not, as one under way at the end of a life.
+    pub async fn try_work<S>(&self, rt: &Runtime, store: &S, calls: usize) -> Vec<Failure>
+    where
+        S: ObjectStore + Clone + 'static,
+    {
         let client = |number: usize| {
-            let (store, crowd, what) = (store.clone(), self.0.clone(), what.to_owned());
+            let (store, crowd) = (store.clone(), self.0.clone());
             async move {
                 for _ in 0..calls {
                     let mut client = crowd.borrow()[number].clone();
-                    client.work(&store, 1).await.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+                    client.work(&store, 1).await?;
                     crowd.borrow_mut()[number] = client;
                 }
+                Ok(())
             }
         };
         let count = self.0.borrow().len();
         let working: Vec<_> = (0..count).map(|number| rt.spawn(client(number))).collect();
-        for client in working {
-            assert!(client.await.is_ok(), "{what}: a client was lost");
-        }
+        let done = join_all(working).await.into_iter().map(|done| done.expect("a client is not lost"));
+        done.filter_map(Result::err).collect()
     }
 }

@@ -28,6 +28,7 @@ mod cut;
 mod device;
 mod effect;
 mod executor;
+mod failure;
 mod faults;
 mod file;
 mod lane;

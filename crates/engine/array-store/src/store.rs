@@ -144,8 +144,8 @@ impl ArrayStore {
     }
 
     /// Names that begin with `prefix` and whose puts failed since the array was opened, and may have landed: the next opening may find these objects,
-    /// unless they are [deleted](ArrayStore::delete). `None` if more failed than are remembered: any name may be one.
-    pub fn unsure(&self, prefix: &[u8]) -> Option<Vec<Bytes>> {
+    /// unless they are [deleted](ArrayStore::delete).
+    pub fn unsure(&self, prefix: &[u8]) -> Vec<Bytes> {
         self.0.unsure.with_prefix(prefix)
     }
 

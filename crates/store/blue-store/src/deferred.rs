@@ -28,8 +28,9 @@ impl Engine {
     pub(crate) async fn flush_deferred(self: &Rc<Self>) -> BlueResult<()> {
         let all = {
             let mut state = self.state.borrow_mut();
-            state.crowded.clear();
-            std::mem::take(&mut state.deferred)
+            let mut all = std::mem::take(&mut state.deferred);
+            all.append(&mut state.crowded);
+            all
         };
         self.flush_shards(all).await
     }
@@ -66,10 +67,11 @@ impl Engine {
         }
     }
 
-    /// Writes the deferred bytes of a shard to a zone, and to another one if that fails. (BLU-DEFER-1, BLU-KEPT-1)
+    /// Writes the deferred bytes of a shard to a zone, and to another one if that fails; and what they have left of compressed blobs.
+    /// (BLU-DEFER-1, BLU-KEPT-1, BLU-THIN-1)
     async fn gather(self: &Rc<Self>, id: &ObjectId, shard: u32) -> BlueResult<()> {
         while !self.gather_once(id, shard).await? {}
-        Ok(())
+        self.rewrite_thin(id, shard).await
     }
 
     /// The same. False if the zone has failed.
@@ -116,15 +118,21 @@ impl Engine {
             state.promised = (state.promised + used).saturating_sub(promised);
         }
         // The batch takes the bytes out of the metadata.
-        self.landed(&group).await?;
+        self.put_in_place(Rewrite { object, shard, gathered, written, group }).await
+    }
+
+    /// Waits until new blobs are durable, and puts them in the place of others. False if their zone has failed: nothing has changed then.
+    /// (BLU-KEPT-1)
+    pub(crate) async fn put_in_place(self: &Rc<Self>, job: Rewrite) -> BlueResult<bool> {
+        self.landed(&job.group).await?;
         let of = |blob: &Rc<Blob>| blob.state.borrow().places.clone();
-        let places: Vec<Place> = written.iter().flat_map(of).collect();
+        let places: Vec<Place> = job.written.iter().flat_map(of).collect();
         let kept = self.flush_and_keep(&places).await;
         if kept != Ok(true) {
             self.give_up(&places);
             return kept;
         }
-        let rewritten = self.rewrite(Rewrite { object, shard, gathered, written, group }).await;
+        let rewritten = self.rewrite(job).await;
         // A store that has not stopped has made no batch of it.
         if rewritten.is_err() && self.state.borrow().running().is_ok() {
             self.give_up(&places);

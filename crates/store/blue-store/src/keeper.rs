@@ -83,15 +83,17 @@ impl Engine {
         Ok(false)
     }
 
-    /// Shards whose deferred writes are gathered next: all, once they are many bytes, and else those that have many of them. (BLU-DEFER-2)
+    /// Shards whose deferred writes are gathered next: all, once they are many bytes, and else those that have many of them (BLU-DEFER-2), and
+    /// those with thin blobs (BLU-THIN-1).
     fn deferred_to_gather(&self) -> BTreeSet<(ObjectId, u32)> {
         let mut state = self.state.borrow_mut();
         if self.flushing.get() || state.deferred_rest || state.is_full(self.rt.now()) {
             return BTreeSet::new();
         }
-        let crowded = std::mem::take(&mut state.crowded);
+        let mut crowded = std::mem::take(&mut state.crowded);
         if state.deferred_bytes >= self.options.deferred_bytes {
-            return std::mem::take(&mut state.deferred);
+            crowded.append(&mut state.deferred);
+            return crowded;
         }
         for shard in &crowded {
             state.deferred.remove(shard);

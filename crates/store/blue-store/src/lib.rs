@@ -11,7 +11,7 @@
 //! # Invariants
 //! Each module states its own: BLU-HASH and BLU-KEY of names, BLU-KV and BLU-LOG of the metadata, BLU-BLOB, BLU-MAP, BLU-PACK and BLU-CHECK of
 //! data, BLU-Z, BLU-COUNT and BLU-G of zones in the metadata, BLU-META of their room, BLU-LOAD, BLU-COMMIT, BLU-PASS and BLU-SPLIT of transactions, BLU-WRITE, BLU-ROOM and
-//! BLU-DEFER of writes, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-KEPT of zones that fail, BLU-OPEN of openings, BLU-MEND of repairs, BLU-CACHE of memory.
+//! BLU-DEFER of writes, BLU-THIN of compressed blobs, BLU-READ of reads, BLU-RESET, BLU-VICTIM and BLU-CLEAN of cleaning, BLU-KEPT of zones that fail, BLU-OPEN of openings, BLU-MEND of repairs, BLU-CACHE of memory.
 
 mod blob;
 mod change;
@@ -45,6 +45,7 @@ mod sequence;
 mod state;
 mod stats;
 mod store;
+mod thin;
 mod transaction;
 mod two_queue;
 mod txn;

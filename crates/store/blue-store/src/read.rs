@@ -140,6 +140,13 @@ impl Engine {
         Ok(out.into())
     }
 
+    /// All of a blob's content, of which an object shows a part.
+    pub(crate) async fn content(&self, id: &ObjectId, blob: &Rc<Blob>) -> BlueResult<Bytes> {
+        let whole = Extent { at: 0, length: blob.raw, blob: blob.clone(), from: 0 };
+        let fetch = self.state.borrow_mut().fetch(whole, 0)?;
+        Ok(self.bytes_of(id, fetch).await?.1)
+    }
+
     async fn bytes_of(&self, id: &ObjectId, fetch: Fetch) -> BlueResult<(usize, Bytes)> {
         let Fetch { blob, content, to, source } = fetch;
         let (first, stored) = match source {

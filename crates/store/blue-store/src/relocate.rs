@@ -15,12 +15,14 @@ pub(crate) struct Move {
     pub(crate) moves: Vec<Moved>,
 }
 
-/// Deferred writes of a shard were gathered into blobs.
+/// An extent as it was when its bytes were gathered, with the blob that has them now and their first byte there.
+pub(crate) type Gathered = (Extent, Rc<Blob>, u32);
+
+/// Deferred writes of a shard were gathered into blobs, or what it shows of thin ones was.
 pub(crate) struct Rewrite {
     pub(crate) object: Rc<Object>,
     pub(crate) shard: u32,
-    /// Extents as they were when their bytes were gathered, each with the blob that has them now and its first byte there.
-    pub(crate) gathered: Vec<(Extent, Rc<Blob>, u32)>,
+    pub(crate) gathered: Vec<Gathered>,
     pub(crate) written: Vec<Rc<Blob>>,
     pub(crate) group: Rc<Group>,
 }

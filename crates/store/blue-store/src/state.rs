@@ -83,7 +83,7 @@ pub(crate) struct State {
     /// Shards with deferred writes, and bytes of those.
     pub(crate) deferred: BTreeSet<(ObjectId, u32)>,
     pub(crate) deferred_bytes: u64,
-    /// Those of the shards with many of them. (BLU-DEFER-2)
+    /// Those of the shards with many of them (BLU-DEFER-2), and shards with thin blobs (BLU-THIN-1).
     pub(crate) crowded: BTreeSet<(ObjectId, u32)>,
     /// They could not be gathered, which is tried again later.
     pub(crate) deferred_rest: bool,

@@ -25,6 +25,8 @@ pub struct Counters {
     pub cleaned: u64,
     /// Zones that became free.
     pub freed: u64,
+    /// Compressed blobs of which little was shown, and that was written anew.
+    pub thin_rewritten: u64,
     /// Zones that were looked at to choose one that is emptied.
     pub zones_looked_at: u64,
 }

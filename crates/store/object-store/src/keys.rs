@@ -116,8 +116,20 @@ pub(crate) const ABOUT_OWNER: &[u8] = b"owner";
 pub(crate) const ABOUT_TOTALS: &[u8] = b"totals";
 /// In [`Space::About`]: prefix of buckets whose strays an opening has still to drop.
 pub(crate) const ABOUT_MADE: &[u8] = b"made\0";
+/// In [`Space::About`]: prefix of blobs that neither an object nor a part needs (OS-INX-7).
+pub(crate) const ABOUT_LOOSE: &[u8] = b"loose\0";
 
-/// Key of such a bucket.
+/// Key of such a blob.
+pub(crate) fn loose(blob: u64) -> Vec<u8> {
+    [ABOUT_LOOSE, &blob.to_be_bytes()].concat()
+}
+
+/// The blob of such a key.
+pub(crate) fn split_loose(key: &[u8]) -> Option<u64> {
+    split_number(key.strip_prefix(ABOUT_LOOSE)?)
+}
+
+/// Key of a bucket whose strays are to be dropped.
 pub(crate) fn made(bucket: &str) -> Vec<u8> {
     [ABOUT_MADE, bucket.as_bytes()].concat()
 }

@@ -297,6 +297,11 @@ pub(crate) enum BlobState {
 }
 
 impl BlobState {
+    /// Neither an object nor a part needs the blob.
+    pub(crate) fn is_loose(self) -> bool {
+        matches!(self, Self::Open | Self::Dead)
+    }
+
     pub(crate) fn encode(self) -> Vec<u8> {
         vec![self as u8]
     }

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - CLI-AOPEN-1: a missing drive is not given up silently: from then on the array no longer believes its contents.
-//!   (`test_array.py`)
+//!   (`test_array_drives.py`)
 //! - CLI-AOPEN-2: an array that was opened is closed, even if the work failed, and after Ctrl-C too.
 //! - CLI-AOPEN-3: a drive that is there and cannot be opened is as one that is missing; to make it one of an array is refused.
 

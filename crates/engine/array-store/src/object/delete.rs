@@ -12,6 +12,7 @@ use crate::format::Tombstone;
 use crate::index::Change;
 use crate::object::progress::Progress;
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 /// Copies of deleted versions that reach the drives after their tombstones.
 struct Late {
@@ -37,7 +38,13 @@ impl Engine {
                 return Ok(any);
             }
         }
-        let (done, is_first) = self.deleting.wait(Tombstone { name, version });
+        self.entomb(Tombstone { name, version }).await.unwrap_or_else(|_| Err(Error::stopped()))?;
+        Ok(true)
+    }
+
+    /// Has a tombstone written, with others that wait.
+    pub(crate) fn entomb(self: &Rc<Self>, tombstone: Tombstone) -> oneshot::Receiver<Result<()>> {
+        let (done, is_first) = self.deleting.wait(tombstone);
         if is_first {
             let engine = self.clone();
             let busy = self.lifecycle.busy.begin();
@@ -46,8 +53,7 @@ impl Engine {
                 drop(busy);
             });
         }
-        done.await.unwrap_or_else(|_| Err(Error::stopped()))?;
-        Ok(true)
+        done
     }
 
     /// Deletions below it are in the index.

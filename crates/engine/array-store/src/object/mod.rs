@@ -3,6 +3,7 @@
 pub(crate) mod delete;
 pub(crate) mod deleting;
 pub(crate) mod get;
+mod in_mind;
 pub(crate) mod loss;
 pub(crate) mod naming;
 pub(crate) mod own_names;

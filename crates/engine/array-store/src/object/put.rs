@@ -3,7 +3,7 @@
 //! # Invariants
 //! - AS-PUT-1: a version is complete in the index only when all its parts are durable; recovery takes a version for
 //!   complete only if it finds all its parts.
-//! - AS-PUT-3 is [`crate::object::unsure`]'s.
+//! - AS-PUT-3 and AS-PUT-4 are [`crate::object::unsure`]'s.
 //! - AS-PUT-2: a deletion that came after the version began, or a newer version that was completed first, wins.
 
 use std::collections::VecDeque;
@@ -118,7 +118,13 @@ impl Put {
         let (rt, busy) = (self.engine.rt.clone(), self.engine.lifecycle.busy.begin());
         let finishing = rt.spawn(async move {
             let (engine, progress) = (self.engine.clone(), self.progress.clone());
-            let stored = self.end(attributes).await;
+            let stored = match engine.keep_in_mind(&progress.name).await {
+                Ok(()) => self.end(attributes).await,
+                Err(error) => {
+                    drop(self);
+                    Err(error)
+                }
+            };
             // In the step in which it is in progress no more. (AS-PUT-3)
             if let Err(error) = &stored
                 && progress.started.get()

@@ -7,26 +7,37 @@
 //! - AS-PUT-3: a deletion that is acknowledged after such a put has a tombstone that is newer than it, or than a version that replaced it.
 //!   `a_deletion_after_a_put_that_may_have_landed_is_final`. Puts of which no write began are none of them: an array that takes none for a
 //!   while fills nothing. `puts_that_wrote_nothing_are_not_kept_in_mind`.
+//! - AS-PUT-4: all such names are known: 65,536 at most, and one more for each call under way. Once they are so many, a put of another name
+//!   fails before its last part is written, unless tombstones for some of the others are: of what was never there before, and nobody writes.
+//!   An array that works again takes puts at once. `puts_that_could_not_be_kept_in_mind_are_refused_until_tombstones_are_written`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::Bound::{Included, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use bytes::Bytes;
+use tokio::sync::Mutex;
 
 use crate::error::ErrorKind;
 use crate::format::Tombstone;
 use crate::types::Version;
 
-/// Names that are kept. Behind them any name counts as one of theirs: deletions of what is not there cost a tombstone each.
+/// Names that are kept.
 const KEPT_MOST: usize = 65_536;
 
 /// Versions that may be there, the newest of each name.
-#[derive(Default)]
 pub(crate) struct Unsure {
     versions: RefCell<BTreeMap<Bytes, Version>>,
-    /// There were more of them than are kept.
-    any: Cell<bool>,
+    /// Names that are kept.
+    pub(crate) most: Cell<usize>,
+    /// The name that was looked at last, by whoever makes room.
+    pub(super) last: Mutex<Bytes>,
+}
+
+impl Default for Unsure {
+    fn default() -> Self {
+        Self { versions: RefCell::default(), most: Cell::new(KEPT_MOST), last: Mutex::default() }
+    }
 }
 
 impl Unsure {
@@ -37,27 +48,39 @@ impl Unsure {
             return;
         }
         let mut versions = self.versions.borrow_mut();
-        if versions.len() >= KEPT_MOST && !versions.contains_key(name) {
-            self.any.set(true);
-            return;
-        }
         let newest = versions.entry(name.clone()).or_default();
         *newest = version.max(*newest);
     }
 
     /// A version of that name may be there, whatever the index says.
     pub(crate) fn may_be_there(&self, name: &Bytes) -> bool {
-        self.any.get() || self.versions.borrow().contains_key(name)
+        self.versions.borrow().contains_key(name)
     }
 
-    /// Names that begin with `prefix` and of which versions may be there. `None` if any name may be one.
-    pub(crate) fn with_prefix(&self, prefix: &[u8]) -> Option<Vec<Bytes>> {
-        if self.any.get() {
-            return None;
-        }
+    /// One more put of that name can be kept in mind, should it fail.
+    pub(super) fn takes(&self, name: &Bytes) -> bool {
+        let versions = self.versions.borrow();
+        versions.len() < self.most.get() || versions.contains_key(name)
+    }
+
+    /// Number of those names.
+    pub(super) fn count(&self) -> usize {
+        self.versions.borrow().len()
+    }
+
+    /// Names that begin with `prefix` and of which versions may be there.
+    pub(crate) fn with_prefix(&self, prefix: &[u8]) -> Vec<Bytes> {
         let versions = self.versions.borrow();
         let behind = versions.range::<[u8], _>((Included(prefix), Unbounded));
-        Some(behind.map(|(name, _)| name.clone()).take_while(|name| name.starts_with(prefix)).collect())
+        behind.map(|(name, _)| name.clone()).take_while(|name| name.starts_with(prefix)).collect()
+    }
+
+    /// So many names behind `last`, and from the first on again.
+    pub(super) fn behind(&self, last: &Bytes, most: usize) -> Vec<Bytes> {
+        let versions = self.versions.borrow();
+        let behind = versions.range::<[u8], _>((Excluded(&last[..]), Unbounded));
+        let before = versions.range::<[u8], _>((Unbounded, Included(&last[..])));
+        behind.chain(before).map(|(name, _)| name.clone()).take(most).collect()
     }
 
     /// These tombstones are durable.
@@ -97,15 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_any_name_may_be_one() {
+    fn names_are_looked_at_in_turn() {
         let unsure = Unsure::default();
-        for number in 0..=KEPT_MOST {
-            assert!(!unsure.may_be_there(&name(KEPT_MOST + 1)));
-            assert!(unsure.with_prefix(b"x").is_some());
+        unsure.most.set(3);
+        for number in 1..=3 {
+            assert!(unsure.takes(&name(4)));
             unsure.failed(&name(number), Version(1), ErrorKind::Device);
         }
-        assert!(unsure.may_be_there(&name(KEPT_MOST + 1)));
-        assert_eq!(unsure.with_prefix(b"x"), None);
+        assert!(!unsure.takes(&name(4)) && unsure.takes(&name(2)));
+        assert_eq!(unsure.behind(&name(2), 9), [name(3), name(1), name(2)]);
+        assert_eq!(unsure.behind(&Bytes::new(), 2), [name(1), name(2)]);
     }
 
     #[test]
@@ -114,7 +138,7 @@ mod tests {
         for name in ["a", "b", "b1", "b2", "c"] {
             unsure.failed(&name.into(), Version(1), ErrorKind::Device);
         }
-        assert_eq!(unsure.with_prefix(b"b").unwrap(), ["b", "b1", "b2"]);
-        assert_eq!(unsure.with_prefix(b"d").unwrap(), [""; 0]);
+        assert_eq!(unsure.with_prefix(b"b"), ["b", "b1", "b2"]);
+        assert_eq!(unsure.with_prefix(b"d"), [""; 0]);
     }
 }

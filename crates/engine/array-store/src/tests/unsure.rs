@@ -119,12 +119,12 @@ fn a_put_that_failed_is_forgotten_with_a_later_one_of_its_name() {
         let (devices, store) = fresh(&rt).await;
         lose_answers(&devices);
         assert_eq!(store.put("o", bytes(1, 19_000), Bytes::new()).await.unwrap_err().kind, ErrorKind::Device);
-        assert_eq!(store.unsure(b"").unwrap(), ["o"]);
+        assert_eq!(store.unsure(b""), ["o"]);
         devices.iter().for_each(|device| device.set_faults(Faults::default()));
         store.put("p", bytes(2, 19_000), Bytes::new()).await.unwrap();
-        assert_eq!(store.unsure(b"").unwrap(), ["o"]);
+        assert_eq!(store.unsure(b""), ["o"]);
         store.put("o", bytes(2, 19_000), Bytes::new()).await.unwrap();
-        assert_eq!(store.unsure(b"").unwrap(), [""; 0]);
+        assert_eq!(store.unsure(b""), [""; 0]);
         assert!(store.delete("o").await.unwrap());
         crash(&devices)
     });
@@ -147,6 +147,71 @@ fn puts_that_wrote_nothing_are_not_kept_in_mind() {
             let error = store.put(format!("{size}"), bytes(1, size), Bytes::new()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Device, "{size}: {error}");
         }
-        assert_eq!(store.unsure(b"").unwrap(), [""; 0]);
+        assert_eq!(store.unsure(b""), [""; 0]);
+    });
+}
+
+/// A put that fails and has landed, after which the array takes others again.
+async fn fail_put(devices: &[SimDevice], store: &ArrayStore, name: &str) {
+    lose_answers(devices);
+    let failed = store.put(name.to_owned(), bytes(2, 19_000), Bytes::new()).await.unwrap_err();
+    assert_eq!(failed.kind, ErrorKind::Device);
+    assert!(store.unsure(b"").contains(&Bytes::from(name.to_owned())), "{name}: {failed}");
+    devices.iter().for_each(|device| device.set_faults(Faults::default()));
+}
+
+/// AS-PUT-4.
+#[test]
+fn puts_that_could_not_be_kept_in_mind_are_refused_until_tombstones_are_written() {
+    const MOST: usize = 4;
+    let images = Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.0.unsure.most.set(MOST);
+        store.put("old", bytes(1, 19_000), Bytes::new()).await.unwrap();
+        let put = async |name: &str| store.put(name.to_owned(), bytes(2, 19_000), Bytes::new()).await.map(drop);
+        for name in ["a", "b", "c", "old"] {
+            put("other").await.unwrap();
+            fail_put(&devices, &store, name).await;
+        }
+        let before = store.unsure(b"");
+        lose_answers(&devices);
+        assert_eq!(put("d").await.unwrap_err().kind, ErrorKind::Device);
+        assert_eq!(store.unsure(b""), before, "nothing of it was written");
+        devices.iter().for_each(|device| device.set_faults(Faults::default()));
+        // Of the old one a version counts.
+        put("d").await.unwrap();
+        assert_eq!(store.unsure(b""), ["old"]);
+        assert!(store.get("old").await.unwrap() == bytes(1, 19_000));
+        crash(&devices)
+    });
+    Sim::new(2).run(move |rt| async move {
+        let (_, store, _) = open(&rt, &images).await;
+        for name in ["a", "b", "c"] {
+            assert_eq!(store.head(name.as_bytes()).unwrap_err().kind, ErrorKind::NotFound, "{name}");
+        }
+        assert!(store.head(b"d").is_ok() && store.head(b"old").is_ok());
+    });
+}
+
+/// AS-PUT-4: where older versions of all those names count, no tombstone may be written for them.
+#[test]
+fn without_room_to_keep_it_in_mind_a_put_is_refused_in_words() {
+    Sim::new(1).run(|rt| async move {
+        let (devices, store) = fresh(&rt).await;
+        store.0.unsure.most.set(2);
+        for name in ["b", "a"] {
+            store.put(name, bytes(1, 19_000), Bytes::new()).await.unwrap();
+        }
+        for name in ["a", "b"] {
+            store.put("other", bytes(1, 19_000), Bytes::new()).await.unwrap();
+            fail_put(&devices, &store, name).await;
+        }
+        let refused = store.put("c", bytes(2, 19_000), Bytes::new()).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Device);
+        assert!(refused.message.starts_with("2 writes of the array failed"), "{refused}");
+        // As it says.
+        store.put("a", bytes(3, 19_000), Bytes::new()).await.unwrap();
+        store.put("c", bytes(2, 19_000), Bytes::new()).await.unwrap();
+        assert!(store.get("b").await.unwrap() == bytes(1, 19_000));
     });
 }

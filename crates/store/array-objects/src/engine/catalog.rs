@@ -5,9 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use shingle_buckets::{Attributes, Blobs, Buckets, Catalog, Chosen, Client, Entrance, Failed, Limits, Names, Part};
-use shingle_store_api::{
-    ListRequest, Listing, ObjectInfo, StoreError, StoreErrorKind, StoreResult, StoreUsage, UploadId, UploadListing,
-};
+use shingle_store_api::{ListRequest, Listing, ObjectInfo, StoreResult, StoreUsage, UploadId, UploadListing};
 
 use super::objects::Written;
 use super::{Core, object_info, size_of};
@@ -212,12 +210,7 @@ impl Core {
     /// Deletes what failed puts may have left under names that begin with `prefix`: what shows in an empty bucket would show in a later one of
     /// that name (AO-OBJ-6), and a part in the place of one that was acknowledged after it (AO-UPL-2).
     pub(super) async fn drop_unsure(&self, prefix: &[u8]) -> StoreResult<()> {
-        let Some(names) = self.store.unsure(prefix) else {
-            let message = "the array failed too many writes to know what may be left of them: buckets can be deleted, and parts sent, after \
-                           a restart";
-            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
-        };
-        for batch in names.chunks(TOGETHER) {
+        for batch in self.store.unsure(prefix).chunks(TOGETHER) {
             try_join_all(batch.iter().map(|name| self.store.delete(name.clone()))).await.map_err(from_array)?;
         }
         Ok(())

@@ -80,7 +80,7 @@ impl Core {
             Ok(stored) => Ok((open.blob, stored.size, stored.version.0)),
             Err(error) => {
                 // Nothing will ever name it. Of one that is not there nothing has to be deleted.
-                if self.store.unsure(&open.blob.name()).is_some_and(|found| !found.is_empty()) {
+                if !self.store.unsure(&open.blob.name()).is_empty() {
                     self.condemn(std::iter::once(open.blob));
                 }
                 Err(from_array(error))

@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     /// Metadata that are durable, or on their way, name it.
     pub(crate) counted: bool,
+    /// Bytes that were shown of a thin blob when it was left as it is, since that was no worse. (BLU-THIN-1)
+    pub(crate) kept_at: Option<u32>,
 }
 
 /// A blob.

@@ -10,6 +10,7 @@
 mod diff;
 #[cfg(test)]
 mod tests;
+mod thin;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use std::rc::Rc;
 use crate::blob::Blob;
 
 pub(crate) use diff::{changes, needed_by_blob};
+pub(crate) use thin::thin_blobs;
 
 /// Bytes of an object that one shard of its map is for.
 pub(crate) const SHARD: u32 = 512 << 10;

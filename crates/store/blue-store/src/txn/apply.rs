@@ -17,7 +17,7 @@ use crate::format::object::Head;
 use crate::hints::Hints;
 use crate::ids::ObjectId;
 use crate::kv;
-use crate::map::{DEFERRED_MAX, Extent, Extents, by_shard};
+use crate::map::{DEFERRED_MAX, Extent, Extents, by_shard, thin_blobs};
 use crate::object::{Object, stored_bytes};
 use crate::relocate::{Move, Rewrite};
 use crate::transaction::Operation;
@@ -349,10 +349,15 @@ impl<'e> Apply<'e> {
                 self.note_head(&object);
             }
         }
-        for ((_, shard), change) in &mut self.change.shards {
+        for ((id, shard), change) in &mut self.change.shards {
             let state = change.object.state.borrow();
             change.after = state.shards.get(shard).map(|slot| slot.extents.clone()).unwrap_or_default();
             change.sharded = state.head.as_ref().filter(|head| head.sharded).map(|head| head.number);
+            // Deferred ones are gathered in any case.
+            if !change.after.iter().any(Extent::is_deferred) && !thin_blobs(&change.after).is_empty() {
+                self.engine.state.borrow_mut().crowded.insert((id.clone(), *shard));
+                self.engine.keeper.wake();
+            }
         }
         for change in self.change.heads.values_mut() {
             let state = change.object.state.borrow();

@@ -1,5 +1,5 @@
 //! After a power cut anywhere, each collection is as a beginning of its transactions has made it, and those that completed are in it:
-//! BLU-COMMIT-1, BLU-COUNT-1, BLU-G-1, BLU-WRITE-1, BLU-RESET-1, BLU-CLEAN-1, BLU-DEFER-1, BLU-OPEN-1.
+//! BLU-COMMIT-1, BLU-COUNT-1, BLU-G-1, BLU-WRITE-1, BLU-RESET-1, BLU-CLEAN-1, BLU-DEFER-1, BLU-THIN-1, BLU-OPEN-1.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -45,8 +45,17 @@ async fn run(driver: &mut Driver<'_>, rounds: u64) -> Result<(), String> {
     }
 }
 
-/// Moments of a history, and the number of zones that were cleaned in it.
-fn history(plan: Plan) -> (Vec<Moment>, u64) {
+/// Work of the store's own in histories.
+#[derive(Clone, Copy, Debug, Default)]
+struct Upkeep {
+    /// Zones that were cleaned.
+    cleaned: u64,
+    /// Compressed blobs of which what was shown was written anew.
+    rewritten: u64,
+}
+
+/// Moments of a history, and the store's own work in it.
+fn history(plan: Plan) -> (Vec<Moment>, Upkeep) {
     let Plan { seed, share, rounds } = plan;
     Sim::new(seed).run(move |rt| async move {
         let mut random = Random::new(seed);
@@ -71,21 +80,23 @@ fn history(plan: Plan) -> (Vec<Moment>, u64) {
             }
         });
         let mut driver = Driver::new(store.clone(), &infos(), lines, seed, &never);
+        driver.squeeze();
         run(&mut driver, rounds).await.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-        let cleaned = store.stats().counters.cleaned;
+        let counters = store.stats().counters;
+        let upkeep = Upkeep { cleaned: counters.cleaned, rewritten: counters.thin_rewritten };
         assert_eq!(store.check(true).await.unwrap(), [], "seed {seed}");
         store.close().await.unwrap();
         device.on_command(|_, _| {});
         let (store, report) = open(&rt, &device).await.unwrap();
         assert_eq!((report.deferred, store.check(true).await.unwrap()), (0, vec![]), "seed {seed}, closed and opened");
-        (moments.take(), cleaned)
+        (moments.take(), upkeep)
     })
 }
 
-/// Returns the number of cuts, and that of zones that were cleaned.
-fn cut(plan: Plan) -> (usize, u64) {
+/// Returns the number of cuts, and the store's own work.
+fn cut(plan: Plan) -> (usize, Upkeep) {
     let seed = plan.seed;
-    let (history, cleaned) = history(plan);
+    let (history, upkeep) = history(plan);
     let cuts = history.len();
     for (command, image, mut lines) in history {
         let context = format!("seed {seed}, cut at command {command}");
@@ -99,6 +110,7 @@ fn cut(plan: Plan) -> (usize, u64) {
             // It goes on from there, and a second opening finds what came after, too.
             let lines = Rc::new(RefCell::new(lines));
             let mut driver = Driver::new(store, &infos(), lines.clone(), command, &never);
+            driver.squeeze();
             run(&mut driver, 6).await.unwrap_or_else(|wrong| panic!("{context}, later: {wrong}"));
             let survival = survival(&mut Random::new(seed), device.geometry());
             let again = SimDevice::new(&rt, &device.crash_image_with(seed, survival));
@@ -110,11 +122,14 @@ fn cut(plan: Plan) -> (usize, u64) {
             assert_eq!(store.check(false).await.unwrap(), [], "{context}, and again");
         });
     }
-    (cuts, cleaned)
+    (cuts, upkeep)
 }
 
-fn cut_all(plans: impl Iterator<Item = Plan>) -> (usize, u64) {
-    plans.map(cut).fold((0, 0), |(cuts, cleaned), (more, zones)| (cuts + more, cleaned + zones))
+fn cut_all(plans: impl Iterator<Item = Plan>) -> (usize, Upkeep) {
+    plans.map(cut).fold((0, Upkeep::default()), |(cuts, sum), (more, one)| {
+        let (cleaned, rewritten) = (sum.cleaned + one.cleaned, sum.rewritten + one.rewritten);
+        (cuts + more, Upkeep { cleaned, rewritten })
+    })
 }
 
 fn is_whole() -> bool {
@@ -123,14 +138,17 @@ fn is_whole() -> bool {
 
 #[test]
 fn cut_at_every_command() {
-    let (cuts, cleaned) = cut_all(seeds(2).map(|seed| Plan { seed, share: 1.0, rounds: 40 }));
-    assert!((cuts > 800 && cleaned > 3) || !is_whole(), "only {cuts} cuts, {cleaned} zones were cleaned");
+    let (cuts, upkeep) = cut_all(seeds(2).map(|seed| Plan { seed, share: 1.0, rounds: 40 }));
+    assert!((cuts > 800 && upkeep.cleaned > 3 && upkeep.rewritten > 0) || !is_whole(), "only {cuts} cuts, {upkeep:?}");
 }
 
 #[test]
 fn cut_at_some_commands_of_many_histories() {
-    let (cuts, cleaned) = cut_all(seeds(20).map(|seed| Plan { seed, share: 0.03, rounds: 150 }));
-    assert!((cuts > 500 && cleaned > 100) || !is_whole(), "only {cuts} cuts, {cleaned} zones were cleaned");
+    let (cuts, upkeep) = cut_all(seeds(20).map(|seed| Plan { seed, share: 0.03, rounds: 150 }));
+    assert!(
+        (cuts > 500 && upkeep.cleaned > 100 && upkeep.rewritten > 20) || !is_whole(),
+        "only {cuts} cuts, {upkeep:?}"
+    );
 }
 
 /// BLU-LOAD-1: objects leave memory as soon as nobody has them, and are loaded again while others change.

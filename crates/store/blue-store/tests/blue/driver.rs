@@ -71,6 +71,11 @@ impl<'j> Driver<'j> {
         Self { store, lines, drawers, random: Random::new(seed), seed, judge, refused: false }
     }
 
+    /// From now on bytes that can be compressed take half of their blocks, and not one: writes leave parts of them. (BLU-THIN-1)
+    pub(crate) fn squeeze(&mut self) {
+        self.drawers.iter_mut().for_each(|drawer| drawer.squeezes = true);
+    }
+
     /// Runs so many rounds of transactions.
     pub(crate) async fn run(&mut self, rounds: u64) -> Result<(), Broken> {
         for _ in 0..rounds {

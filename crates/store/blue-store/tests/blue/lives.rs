@@ -68,6 +68,9 @@ fn chain(seed: u64, most: Harm) {
                     }
                     let shared = Rc::new(RefCell::new(seen));
                     let mut driver = Driver::new(store.clone(), &infos(), shared.clone(), drawn, &judge);
+                    if seed % 2 == 1 {
+                        driver.squeeze();
+                    }
                     if let Err(Broken::Wrong(wrong)) = driver.run(60).await
                         && !over()
                     {

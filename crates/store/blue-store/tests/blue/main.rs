@@ -25,6 +25,7 @@ mod semantics;
 mod sharing;
 mod spoilt;
 mod superblocks;
+mod thin;
 mod tight;
 mod watched;
 mod world;

@@ -127,13 +127,15 @@ pub(crate) struct Drawer {
     pub(crate) bytes_max: usize,
     /// Number of the next bytes: each write has its own.
     serial: u64,
+    /// Bytes that can be compressed take half of their blocks.
+    pub(crate) squeezes: bool,
 }
 
 const NAMES: u64 = 5;
 
 impl Drawer {
     pub(crate) fn new(info: CollectionInfo, bytes_max: usize) -> Self {
-        Self { info, bytes_max, serial: 0 }
+        Self { info, bytes_max, serial: 0, squeezes: false }
     }
 
     fn id(&self, random: &mut Random) -> ObjectId {
@@ -153,6 +155,7 @@ impl Drawer {
         };
         match random.below(3) {
             // Some of it can be compressed.
+            0 if self.squeezes => half_noise(seed << 40 | self.serial, length),
             0 => (0..length).map(|at| (self.serial.wrapping_mul(31) as u8) ^ (at / 999) as u8).collect(),
             _ => shingle_sim::contents(seed << 40 | self.serial, 0, length),
         }
@@ -281,6 +284,13 @@ impl Drawer {
             }
         }
     }
+}
+
+/// Bytes that take half of their blocks, about, once they are compressed.
+fn half_noise(key: u64, length: u64) -> Vec<u8> {
+    let mut bytes = shingle_sim::contents(key, 0, length);
+    bytes.chunks_mut(256).skip(1).step_by(2).for_each(|chunk| chunk.fill(0));
+    bytes
 }
 
 pub(crate) fn hints(random: &mut Random) -> Hints {

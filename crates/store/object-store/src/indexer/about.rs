@@ -42,15 +42,19 @@ pub(crate) struct Owner {
     pub(crate) set: u32,
     /// The drives' stores.
     pub(crate) stores: Vec<u64>,
+    /// Each loose blob has a row of its own (OS-INX-7). Earlier builds kept none.
+    pub(crate) lists_loose: bool,
 }
 
 impl Owner {
     /// Version of everything in the index. Another one is rebuilt.
-    const FORMAT: u32 = 1;
+    const FORMAT: u32 = 2;
+    /// The version without rows of loose blobs, which an opening makes.
+    const WITHOUT_LOOSE: u32 = 1;
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        out.put_u32_le(Self::FORMAT);
+        out.put_u32_le(if self.lists_loose { Self::FORMAT } else { Self::WITHOUT_LOOSE });
         out.put_u32_le(self.set);
         self.stores.iter().for_each(|store| out.put_u64_le(*store));
         out
@@ -58,12 +62,14 @@ impl Owner {
 
     fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Input::new(bytes);
-        if input.u32("index format")? != Self::FORMAT {
-            return Err(Malformed("index: a format version this program does not know"));
-        }
+        let lists_loose = match input.u32("index format")? {
+            Self::FORMAT => true,
+            Self::WITHOUT_LOOSE => false,
+            _ => return Err(Malformed("index: a format version this program does not know")),
+        };
         let set = input.u32("store set")?;
         let (stores, []) = input.rest().as_chunks::<8>() else { return Err(Malformed("stores")) };
-        Ok(Self { set, stores: stores.iter().map(|store| u64::from_le_bytes(*store)).collect() })
+        Ok(Self { set, stores: stores.iter().map(|store| u64::from_le_bytes(*store)).collect(), lists_loose })
     }
 
     /// Owner of `index`; `None` if it is empty.

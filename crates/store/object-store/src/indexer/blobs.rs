@@ -12,9 +12,16 @@ impl Transaction<'_> {
         found.map(|bytes| BlobState::decode(&bytes)).transpose().map_err(spoilt)
     }
 
+    /// Writes down who needs a blob, or that nothing of it is left. (OS-INX-7)
+    pub(super) fn set_blob(&mut self, blob: u64, state: Option<BlobState>) {
+        let loose = state.is_some_and(BlobState::is_loose);
+        self.put(Space::About, keys::loose(blob), loose.then(Vec::new));
+        self.put(Space::Blobs, keys::number(blob), state.map(BlobState::encode));
+    }
+
     /// Says who needs a blob.
     pub(super) fn mark(&mut self, blob: u64, state: BlobState) -> IndexResult<()> {
-        self.put(Space::Blobs, keys::number(blob), Some(state.encode()));
+        self.set_blob(blob, Some(state));
         if state == BlobState::Dead {
             self.blob_died(blob);
         }
@@ -27,7 +34,7 @@ impl Transaction<'_> {
         match self.blob(blob)? {
             Some(BlobState::Object) => Ok(()),
             _ if *self.keep_graves => {
-                self.put(Space::Blobs, keys::number(blob), Some(BlobState::Dead.encode()));
+                self.set_blob(blob, Some(BlobState::Dead));
                 Ok(())
             }
             _ => self.mark(blob, BlobState::Dead),
@@ -123,7 +130,7 @@ impl Transaction<'_> {
             self.put(Space::Segments, key, None);
         }
         if !more {
-            self.put(Space::Blobs, keys::number(blob), None);
+            self.set_blob(blob, None);
         }
         Ok(more)
     }

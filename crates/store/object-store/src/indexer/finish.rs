@@ -8,6 +8,7 @@ use super::transaction::Transaction;
 use crate::index::{Batch, IndexResult, Space, Step};
 use crate::keys::{self, Identity};
 use crate::records::{BlobState, BucketRecord, Ghosts, Item, Location, ObjectRecord, PartRecord};
+use crate::wire::Malformed;
 
 /// Result of [`Indexer::finish_recovery`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) struct Extent {
     pub(crate) rebuilt: bool,
     /// There may be entries that it has not seen.
     pub(crate) incomplete: bool,
+    /// The index has a row of each loose blob. (OS-INX-7)
+    pub(crate) lists_loose: bool,
 }
 
 /// Records handled in one batch.
@@ -56,39 +59,93 @@ impl Indexer {
             let changes = made.iter().map(|bucket| (Space::About, keys::made(bucket), None));
             self.index.apply(Batch { changes: changes.collect() })?;
         }
+        if !extent.lists_loose {
+            self.list_loose()?;
+        }
         if extent.incomplete {
             return Ok(finished);
         }
-        self.each(Space::Parts, |transaction, key, bytes| {
-            let record = PartRecord::decode(bytes).map_err(spoilt)?;
-            let upload = keys::split_part(key).map(|(upload, _)| Identity::Upload(upload).key()).unwrap_or_default();
-            if transaction.get(Space::Uploads, &upload)?.is_none() {
-                transaction.drop_part(key.to_vec(), &record)?;
+        self.drop_parts_without_upload()?;
+        self.each_loose(|transaction, blob, state| {
+            if state == BlobState::Open {
+                finished.orphan_blobs += 1;
+                transaction.mark(blob, BlobState::Dead)?;
             }
             Ok(())
         })?;
-        let mut orphans = 0;
-        self.each(Space::Blobs, |transaction, key, bytes| {
-            if BlobState::decode(bytes).map_err(spoilt)? == BlobState::Open {
-                orphans += 1;
-                transaction.mark(keys::split_number(key).unwrap_or_default(), BlobState::Dead)?;
-            }
-            Ok(())
-        })?;
-        finished.orphan_blobs = orphans;
         Ok(finished)
     }
 
-    /// Blobs whose segments are still to be forgotten.
-    pub(crate) fn dead_blobs(&self) -> IndexResult<Vec<u64>> {
-        let mut dead = Vec::new();
-        self.index.scan(Space::Blobs, b"", &mut |key, value| {
-            if BlobState::decode(&value) == Ok(BlobState::Dead) {
-                dead.extend(keys::split_number(key));
+    /// Makes the rows of loose blobs. (OS-INX-7)
+    fn list_loose(&mut self) -> IndexResult<()> {
+        self.each(Space::Blobs, |transaction, key, bytes| {
+            let (state, blob) = (BlobState::decode(bytes).map_err(spoilt)?, keys::split_number(key));
+            let blob = blob.ok_or_else(|| spoilt(Malformed("blob number")))?;
+            if state.is_loose() {
+                transaction.set_blob(blob, Some(state));
             }
-            Step::Next
+            Ok(())
+        })
+    }
+
+    /// Drops parts of uploads that are not there. Of each upload one part is read.
+    fn drop_parts_without_upload(&mut self) -> IndexResult<()> {
+        let mut from = Some(0);
+        while let Some(first) = from.take() {
+            let mut uploads = Vec::new();
+            self.index.scan(Space::Parts, &keys::number(first), &mut |key, _| {
+                let Some((upload, _)) = keys::split_part(key) else { return Step::Next };
+                uploads.push(upload);
+                from = upload.checked_add(1);
+                match from {
+                    Some(next) if uploads.len() < STEP => Step::Seek(keys::number(next)),
+                    _ => Step::Stop,
+                }
+            })?;
+            let mut transaction = self.begin();
+            for upload in &uploads {
+                if transaction.get(Space::Uploads, &Identity::Upload(*upload).key())?.is_none() {
+                    transaction.drop_parts(*upload)?;
+                }
+            }
+            let (batch, _, _) = transaction.finish();
+            if !batch.changes.is_empty() {
+                self.index.apply(batch)?;
+            }
+            if uploads.len() < STEP {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Blobs whose segments are still to be forgotten.
+    pub(crate) fn dead_blobs(&mut self) -> IndexResult<Vec<u64>> {
+        let mut dead = Vec::new();
+        self.each_loose(|_, blob, state| {
+            dead.extend((state == BlobState::Dead).then_some(blob));
+            Ok(())
         })?;
         Ok(dead)
+    }
+
+    /// Visits the loose blobs, in bounded batches. (OS-INX-7)
+    fn each_loose(
+        &mut self,
+        mut visit: impl FnMut(&mut Transaction<'_>, u64, BlobState) -> IndexResult<()>,
+    ) -> IndexResult<()> {
+        self.each_from(Space::About, keys::ABOUT_LOOSE, |transaction, key, _| {
+            if !key.starts_with(keys::ABOUT_LOOSE) {
+                return Ok(false);
+            }
+            let blob = keys::split_loose(key).ok_or_else(|| spoilt(Malformed("loose blob")))?;
+            match transaction.blob(blob)? {
+                Some(state) if state.is_loose() => visit(transaction, blob, state)?,
+                // An earlier build, which does not know the rows, had the index meanwhile.
+                _ => transaction.put(Space::About, key.to_vec(), None),
+            }
+            Ok(true)
+        })
     }
 
     /// Visits every record of a space, in bounded batches.

@@ -154,7 +154,7 @@ fn apply_all(indexer: &mut Indexer, entries: &[(u64, Body, Location)], group: us
 }
 
 fn finish(indexer: &mut Indexer) {
-    indexer.finish_recovery(Extent { rebuilt: true, incomplete: false }).unwrap();
+    indexer.finish_recovery(Extent { rebuilt: true, incomplete: false, lists_loose: true }).unwrap();
     for blob in indexer.dead_blobs().unwrap() {
         loop {
             let group = Group { commands: vec![Command::Purge { blob, limit: 2 }], ..Group::default() };
@@ -349,7 +349,8 @@ fn what_is_older_than_its_bucket_goes_also_if_the_opening_that_found_it_was_kill
         drop(found);
         for strays in [1, 0] {
             let mut indexer = Indexer::load(Arc::new(index.clone())).unwrap();
-            let finished = indexer.finish_recovery(Extent { rebuilt: false, incomplete: false }).unwrap();
+            let finished =
+                indexer.finish_recovery(Extent { rebuilt: false, incomplete: false, lists_loose: true }).unwrap();
             assert_eq!(finished.strays, strays, "between {between}");
             let key = keys::Identity::Object("b".to_owned(), "k".to_owned()).key();
             assert_eq!(index.get(Space::Objects, &key).unwrap(), None, "between {between}");
@@ -386,4 +387,31 @@ fn a_watermark_comes_in_one_batch_with_what_is_before_it() {
             assert!(left.get(Space::Objects, &key).unwrap().is_some(), "{version} is before {indexed:?}");
         }
     }
+}
+
+/// OS-INX-7: an index of an earlier build has no rows of loose blobs, and may have some that are out of date. The first opening makes them.
+#[test]
+fn loose_blobs_of_an_earlier_index_are_found_and_listed() {
+    let (index, mut indexer) = indexer();
+    let segment = |blob| Body::Segment { blob, index: 0 };
+    run(&mut indexer, entry(1, &segment(7), 1));
+    run(&mut indexer, entry(2, &segment(8), 1));
+    let blobs = vec![BlobRef { blob: 8, number: 0, size: 5, segment_bytes: 5 }];
+    let (manifest, attributes) = (Manifest { multipart: false, blobs }, Attributes::default());
+    let commit = Body::Commit { bucket: "b".to_owned(), key: "k".to_owned(), attributes, manifest };
+    run(&mut indexer, entry(3, &commit, 1));
+    let owner = Owner { set: 1, stores: vec![1], lists_loose: false };
+    indexer.set_owner(&owner).unwrap();
+    assert_eq!(Owner::of(&index).unwrap(), Some(owner));
+    let loose = |blob, value| crate::index::Batch { changes: vec![(Space::About, keys::loose(blob), value)] };
+    index.apply(loose(7, None)).unwrap();
+    index.apply(loose(8, Some(Vec::new()))).unwrap();
+    let mut indexer = Indexer::load(Arc::new(index.clone())).unwrap();
+    let extent = Extent { rebuilt: false, incomplete: false, lists_loose: false };
+    assert_eq!(indexer.finish_recovery(extent).unwrap().orphan_blobs, 1);
+    assert_eq!(indexer.dead_blobs().unwrap(), [7]);
+    assert!(index.get(Space::About, &keys::loose(8)).unwrap().is_none(), "an object needs it");
+    let owner = Owner { set: 1, stores: vec![1], lists_loose: true };
+    indexer.set_owner(&owner).unwrap();
+    assert_eq!(Owner::of(&index).unwrap(), Some(owner));
 }

@@ -14,6 +14,8 @@
 //!   of it: `what_is_older_than_its_bucket_goes_also_if_the_opening_that_found_it_was_killed`.
 //! - OS-INX-6: a number that the index has seen is below [`Totals::sequence`], in one batch with what has it: an opening that finds
 //!   nothing to read knows of it from there alone.
+//! - OS-INX-7: a blob that neither an object nor a part needs is loose, and has a row of its own, in one batch with its state: an opening
+//!   visits these and uploads that have parts, however many objects there are. `an_opening_reads_of_the_index_what_is_open`.
 //! - OS-INX-4: a grave stays while a file may hold an older entry of its key ([`Ghosts`](crate::records::Ghosts)).
 
 mod about;

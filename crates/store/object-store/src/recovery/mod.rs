@@ -76,6 +76,7 @@ pub(crate) async fn open(
     }
     let inventory = Inventory::take(&drives).await?;
     let owner = with_index(runtime, &index, |index| Ok(Owner::of(index.as_ref()))).await?;
+    let lists_loose = matches!(&owner, Ok(Some(owner)) if owner.lists_loose);
     let verdict = trust::judge(&inventory, &owner, &stores, rebuild.is_some())?;
     let set = verdict.set.unwrap_or_else(|| (runtime.random() as u32).max(1));
     let known = options.known_drives.iter().map(|store| store.0).chain(verdict.stores);
@@ -125,7 +126,7 @@ pub(crate) async fn open(
     let keep = if incomplete { vec![Command::KeepGraves] } else { Vec::new() };
     let group = Group { commands: keep, ..Group::default() };
     let (indexer, _) = with_indexer(runtime, &index, indexer, move |indexer| indexer.apply(group)).await?;
-    let extent = Extent { rebuilt: !trusted, incomplete };
+    let extent = Extent { rebuilt: !trusted, incomplete, lists_loose: trusted && lists_loose };
     let (indexer, finished) =
         with_indexer(runtime, &index, indexer, move |indexer| indexer.finish_recovery(extent)).await?;
     let (indexer, mut dead) = with_indexer(runtime, &index, indexer, |indexer| indexer.dead_blobs()).await?;
@@ -134,7 +135,7 @@ pub(crate) async fn open(
         dead.clear();
     }
     // Last of all: an index without an owner is one whose making was interrupted, and is made again.
-    let owner = Owner { set, stores: all.into_iter().collect() };
+    let owner = Owner { set, stores: all.into_iter().collect(), lists_loose: true };
     let (indexer, ()) = with_indexer(runtime, &index, indexer, move |indexer| indexer.set_owner(&owner)).await?;
     let buckets = with_index(runtime, &index, |index| buckets(index.as_ref())).await?;
 

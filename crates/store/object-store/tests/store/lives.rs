@@ -5,31 +5,43 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use shingle_object_store::{Index, MemoryIndex, ObjectStoreClient};
 use shingle_runtime::Runtime;
-use shingle_sim::clients::BUCKET;
+use shingle_sim::clients::{BUCKET, Failure};
 use shingle_sim::lives::{Harm, Life};
-use shingle_sim::{Crowd, Fault, Medium, Random, Sim, SimDevice, Survival, seeds};
-use shingle_store_api::ObjectStore;
+use shingle_sim::{Crowd, Medium, Random, Sim, SimDevice, Survival, seeds};
+use shingle_store_api::{ObjectStore, StoreErrorKind};
 use shingle_zoned::ZonedDevice;
 
-use crate::zones::{SIZES, formatted, object_options, open};
+use crate::zones::{SIZES, formatted, object_options, open, try_open};
 
 /// Superblock and metazones of a chunk store lie in front; `record` has their own lives.
 pub(crate) const META_ZONES: u32 = 7;
 
-/// Opens the store, verifies everything, and works until the life ends.
+/// Opens the store, verifies everything, and works until the life ends, or a drive is gone: from then on calls may fail.
 async fn live(rt: Runtime, devices: Vec<SimDevice>, index: MemoryIndex, crowd: Crowd, what: String) {
-    let (engine, store, report) = open(&rt, &devices, index, object_options(true)).await;
+    let explained = |error: Option<StoreErrorKind>| {
+        use StoreErrorKind::{Device, Unavailable};
+        matches!(error, Some(Device | Unavailable)) && devices.iter().any(SimDevice::is_gone)
+    };
+    let judge = |failure: &Failure| assert!(explained(failure.error), "{what}: {failure}");
+    let (engine, store, report) = match try_open(&rt, &devices, index, object_options(true)).await {
+        Ok(opened) => opened,
+        Err(error) => return assert!(devices.iter().any(SimDevice::is_gone), "{what}: {error}"),
+    };
     assert_eq!(report.damage, Vec::new(), "{what}");
-    crowd.verify(&store, &what).await;
+    if let Err(failure) = crowd.try_verify(&store).await {
+        return judge(&failure);
+    }
     count(&store).await;
     let upkeep = store.clone();
     let kept = rt.spawn(async move {
-        upkeep.collect_garbage().await.unwrap();
-        upkeep.persist_index().await.unwrap();
-        upkeep.back_up_index().await.unwrap();
+        upkeep.collect_garbage().await?;
+        upkeep.persist_index().await?;
+        upkeep.back_up_index().await
     });
-    crowd.work(&rt, &store, 25, &what).await;
-    kept.await.unwrap();
+    crowd.try_work(&rt, &store, 25).await.iter().for_each(judge);
+    if let Err(error) = kept.await.unwrap() {
+        assert!(explained(Some(error.kind)), "{what}: {error}");
+    }
     count(&store).await;
     engine.close().await;
 }
@@ -50,7 +62,9 @@ enum Fate {
     Restored,
 }
 
-fn chain(seed: u64, fate: Fate) {
+/// Lives in which a drive lost a flush.
+fn chain(seed: u64, fate: Fate) -> u32 {
+    let mut lost = 0;
     let mut random = Random::new(seed);
     let mut copies: Vec<MemoryIndex> = Vec::new();
     let mut media: Vec<Medium> = formatted(seed, 1 + seed % 2).iter().map(Medium::from).collect();
@@ -69,14 +83,13 @@ fn chain(seed: u64, fate: Fate) {
     for number in 0..5 {
         let drawn: Vec<Life> = (0..media.len())
             .map(|_| Life::draw_up_to(Harm::None, &mut random, &data, geometry.zone_count, 1))
-            // Clients notice a drive that is gone. `harm.rs` has them.
-            .map(|life| Life { faults: life.faults.clone().without(Fault::FlushLost), ..life })
             .collect();
         let killed = random.chance(0.4);
         let last = Duration::from_micros(random.below(500_000));
         let what = format!("seed {seed}, life {number}, killed {killed} after {last:?}");
         let (moved, known, drawn_cut) = (index.clone(), crowd.clone(), random.number());
-        (media, index) = Sim::new(seed * 100 + number).run(move |rt| async move {
+        let gone;
+        (media, index, gone) = Sim::new(seed * 100 + number).run(move |rt| async move {
             let begin = |(medium, life): (Medium, &Life)| {
                 let device = life.begin(&rt, medium);
                 device.power_off_at(u64::MAX);
@@ -96,8 +109,10 @@ fn chain(seed: u64, fate: Fate) {
                     Medium::from(&device.crash_image_with(drawn_cut, drawn.on(device.geometry())))
                 }
             };
-            (devices.iter().map(leave).collect(), moved.fork())
+            let gone = devices.iter().any(SimDevice::is_gone);
+            (devices.iter().map(leave).collect(), moved.fork(), gone)
         });
+        lost += u32::from(gone);
         match random.below(4) {
             0 => index.clear().unwrap(),
             1 if !killed => index.crash(random.below(index.unpersisted() as u64 + 1) as usize),
@@ -109,13 +124,14 @@ fn chain(seed: u64, fate: Fate) {
             index = copies.get(earlier).unwrap_or(&index).fork();
         }
     }
+    lost
 }
 
 #[test]
 fn what_was_acknowledged_is_there_through_chains_of_lives() {
-    for seed in seeds(150) {
-        chain(seed, Fate::Crashes);
-    }
+    let lost: u32 = seeds(150).map(|seed| chain(seed, Fate::Crashes)).sum();
+    // Of one seed alone it is not expected.
+    assert!(lost > 5 || std::env::var_os("SHINGLE_SEED").is_some(), "{lost} lost flushes");
 }
 
 /// OS-INX-1, OS-REC-2: a copy of the index from an earlier time finds what was written since, forgets what was deleted, and is

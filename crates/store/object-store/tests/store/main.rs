@@ -14,6 +14,7 @@ mod histories;
 mod host_full;
 mod hung;
 mod lives;
+mod opening_cost;
 mod parts;
 mod promises;
 mod reading;

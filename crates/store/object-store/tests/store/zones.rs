@@ -70,9 +70,20 @@ pub(crate) async fn open(
     index: MemoryIndex,
     options: Options,
 ) -> (ObjectEngine, ObjectStoreClient, shingle_object_store::OpenReport) {
+    try_open(runtime, devices, index, options).await.unwrap()
+}
+
+/// As [`open`], on devices that may be gone meanwhile.
+pub(crate) async fn try_open(
+    runtime: &Runtime,
+    devices: &[SimDevice],
+    index: MemoryIndex,
+    options: Options,
+) -> Result<(ObjectEngine, ObjectStoreClient, shingle_object_store::OpenReport), String> {
     let mut drives = Vec::new();
     for device in devices {
-        let (chunks, report) = ChunkStore::open(runtime, Rc::new(device.clone()), chunk_options()).await.unwrap();
+        let opened = ChunkStore::open(runtime, Rc::new(device.clone()), chunk_options()).await;
+        let (chunks, report) = opened.map_err(|error| error.to_string())?;
         assert!(report.damage.is_empty(), "a chunk store reports damage");
         let store = chunks.id();
         let (client, requests) = ChunkClient::channel(16);
@@ -80,9 +91,9 @@ pub(crate) async fn open(
         drives.push(Drive { client, store, hides: false });
     }
     let opened = ObjectEngine::open(runtime.clone(), drives, Arc::new(index), options, None).await;
-    let (engine, report) = opened.unwrap();
+    let (engine, report) = opened.map_err(|error| error.to_string())?;
     let store = engine.client();
-    (engine, store, report)
+    Ok((engine, store, report))
 }
 
 /// A drive after a power cut: one with a cache may be a file, whose host loses any blocks of it.
