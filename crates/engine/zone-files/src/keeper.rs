@@ -3,8 +3,8 @@
 //! # Invariants
 //! - ZF-CLOSE-1: closing ends also if the file system that holds the drive has no room; it fails then. (`a_full_host_does_not_hold_up_a_close`)
 //! - ZF-CLOSE-2: a close tells of bytes that were lost with a zone, if no sync has. All else is durable. (`a_close_tells_of_bytes_that_were_lost_with_their_zone`)
-//! - ZF-CLOSE-3: a close waits for zones that are being taken or left: no command of theirs comes once the files have closed.
-//!   (`a_close_waits_for_the_ends_of_zones`)
+//! - ZF-CLOSE-3: a close waits for zones that are being taken, left or given up: no command of theirs comes once the files have closed.
+//!   (`a_close_waits_for_the_ends_of_zones`, `a_close_waits_for_spare_zones_that_are_given_up`)
 //! - ZF-RESET-1: a zone is reset only if nothing lives in it, nobody reads it, and all that took its blocks from their files is durable,
 //!   as is the journal's word that it is needed no more.
 //! - ZF-ROOM-2: nobody is told that there is no room while entries on their way free some, or some of a zone is dead that others write.
@@ -178,11 +178,15 @@ impl Engine {
         result
     }
 
-    /// Waits until no zone is being taken or left. (ZF-CLOSE-3)
+    /// Waits until no zone is being taken, left or given up. (ZF-CLOSE-3)
     async fn zones_changed(&self) {
         loop {
             let changed = self.wakes.room.notified();
-            if !self.state.borrow().lanes.all.iter().any(|lane| lane.own.changes) {
+            let changes = {
+                let lanes = &self.state.borrow().lanes;
+                lanes.leaving > 0 || lanes.all.iter().any(|lane| lane.own.changes)
+            };
+            if !changes {
                 return;
             }
             changed.await;
