@@ -152,3 +152,20 @@ def test_the_transfer_manager_moves_a_large_file(s3, bucket, tmp_path, threads):
     s3.upload_file(str(source), bucket, "large", Config=config)
     s3.download_file(bucket, "large", str(back), Config=config)
     assert back.read_bytes() == data
+
+
+def test_pages_of_uploads_end_though_a_key_lies_behind_all_that_a_marker_passes_over(s3, bucket):
+    keys = ["a/1", "a/\U0010ffffx", "b"]
+    for key in keys:
+        s3.create_multipart_upload(Bucket=bucket, Key=key)
+    for limit in (1, 2, 1000):
+        found, marker = [], {}
+        for _ in range(6):
+            page = s3.list_multipart_uploads(Bucket=bucket, Delimiter="/", MaxUploads=limit, **marker)
+            found += [item["Prefix"] for item in page.get("CommonPrefixes", [])] + [item["Key"] for item in page.get("Uploads", [])]
+            if not page["IsTruncated"]:
+                break
+            marker = {"KeyMarker": page["NextKeyMarker"]}
+            if page.get("NextUploadIdMarker"):
+                marker["UploadIdMarker"] = page["NextUploadIdMarker"]
+        assert found == ["a/", "b"], (limit, found)
