@@ -36,6 +36,7 @@ pub(crate) enum Wanted {
     Copy { ranges: Vec<Range<u64>>, from: Option<ZoneName>, taken: bool },
     Checkpoint,
     LowWater(u64),
+    Pace(u64),
     WantFree(u32),
     Reclaim,
     Route(Route),
@@ -136,6 +137,11 @@ impl Command {
     }
 
     #[staticmethod]
+    fn pace(sectors: u64) -> Self {
+        Self(Wanted::Pace(sectors))
+    }
+
+    #[staticmethod]
     fn want_free(zones: u32) -> Self {
         Self(Wanted::WantFree(zones))
     }
@@ -204,6 +210,10 @@ impl Wanted {
             Self::Checkpoint => Answer::none(control.checkpoint().await)?,
             Self::LowWater(blocks) => {
                 control.low_water(blocks);
+                Answer::None
+            }
+            Self::Pace(sectors) => {
+                control.pace(sectors);
                 Answer::None
             }
             Self::WantFree(zones) => {

@@ -36,6 +36,8 @@ copy = Command.copy
 checkpoint = Command.checkpoint
 #: Writers wait while they have no more than so many blocks left, for two seconds at most.
 low_water = Command.low_water
+#: Writers get half of the last zone of their room as so many sectors are copied; with 0 the copies are over, and they get more.
+pace = Command.pace
 #: Wants so many zones to be free: ``wait`` tells of fewer.
 want_free = Command.want_free
 #: Has the volume's own cleaner win a zone, if few are free.

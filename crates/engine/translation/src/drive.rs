@@ -31,6 +31,11 @@ impl Drive {
         Self { dev, geometry, flush, zones, store, layout, payload }
     }
 
+    /// Commands of copies hold up callers' writes: with a volatile cache, these wait for no arm.
+    pub(crate) fn writes_take_its_arm(&self) -> bool {
+        !self.geometry.volatile_cache
+    }
+
     /// Address of a zone's block.
     pub(crate) fn block(&self, zone: ZoneId, block: u32) -> Lba {
         self.geometry.start_of(zone) + Blocks(u64::from(block))

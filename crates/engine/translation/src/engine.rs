@@ -31,6 +31,8 @@ pub(crate) struct Wakes {
     pub(crate) control: Notify,
     /// A frontier has nothing to write.
     pub(crate) idle: Notify,
+    /// A command of callers' writes has ended.
+    pub(crate) served: Notify,
     /// While writes are held: one has ended or failed, or a checkpoint waits.
     pub(crate) landed: Notify,
     /// Writes are held no more.

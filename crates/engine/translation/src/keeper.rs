@@ -145,6 +145,7 @@ impl Engine {
             let clean = self.reset(zone).await? == Reset::Done;
             let mut state = self.state.borrow_mut();
             state.zones.add_free(zone, !clean);
+            state.add_to_pace();
             state.counters.freed += 1;
             drop(state);
             self.wakes.room.notify_waiters();

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! Each module states its own: TL-MAP and TL-PLACE of the map, TL-SIZE of the layout, TL-ORDER and TL-WRITE of writes, TL-READ of
-//! reads, TL-ZONE and TL-RESET of zones, TL-ROOM of room, TL-CKPT of checkpoints, TL-SNAP of snapshots, TL-REC of recovery.
+//! reads, TL-ZONE and TL-RESET of zones, TL-ROOM of room, TL-STEP and TL-PACE of cleaning beside callers, TL-CKPT of checkpoints, TL-SNAP of snapshots, TL-REC of recovery.
 
 mod checkpoint;
 mod clean;
@@ -22,6 +22,7 @@ mod keeper;
 mod layout;
 mod lifecycle;
 mod map;
+mod pace;
 pub mod parse;
 mod payload;
 mod place;

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::format::Move;
 use crate::layout::Shape;
 use crate::map::Extent;
+use crate::pace::Pace;
 use crate::place::Place;
 use crate::room::COPY_RESERVE;
 use crate::snapshot::{Fate, Maps};
@@ -16,10 +17,19 @@ use crate::stats::Counters;
 use crate::write::{COPIES, Frontier, Router, STREAMS, WRITES, is_copy, of_writes};
 use crate::zones::{Zone, ZoneTable, add_kept, take_kept};
 
-/// A mark that a controller set (FSTL, section III-B): writers wait once so few blocks are left to them.
+/// The amount at which writers wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mark {
+    /// So few blocks are left to them.
+    Room(u64),
+    /// They have written so much since copies began that make room. (TL-PACE-1)
+    Pace(Pace),
+}
+
+/// A mark of a controller, or of the volume's own cleaner. (FSTL, section III-B)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LowWater {
-    pub(crate) blocks: u64,
+    pub(crate) mark: Mark,
     /// It counts until then.
     pub(crate) until: Instant,
 }
@@ -74,7 +84,7 @@ pub(crate) struct State {
     pub(crate) shape: Shape,
     /// Zones that the drive allows to be open, or active, at once.
     pub(crate) open_max: Option<u32>,
-    /// Writers leave so many blocks free, for a while.
+    /// Writers wait at this mark, for a while.
     pub(crate) low_water: Option<LowWater>,
     /// Free zones below which a controller wants to be told; the volume's own number if that is higher.
     pub(crate) wanted_free: u32,

@@ -8,18 +8,18 @@ use crate::pace::Pace;
 /// Copies all that lives in a zone to the head of the log. False if there was no room for all of it.
 pub(crate) async fn move_zone(control: &Control, victim: ZoneName) -> StoreResult<bool> {
     let windows = control.living_in(victim).await?;
-    let mut pace = Pace::begin(control, windows.len() as u64);
+    let pace = Pace::begin(control, windows.iter().flatten().map(|extent| u64::from(extent.sectors)).sum());
     for window in windows {
         let ranges: Vec<_> = window.iter().map(|extent| extent.lba..extent.end()).collect();
         match control.copy(&ranges, Some(victim)).await {
             Err(error) if error.kind == StoreErrorKind::NoSpace => {
+                drop(pace);
                 // Zones that were emptied become free with a checkpoint.
                 control.checkpoint().await?;
                 return Ok(false);
             }
             copied => drop(copied?),
         }
-        pace.step();
     }
     Ok(true)
 }

@@ -135,19 +135,19 @@ def clean(shape, bases, census, work, idle_s):
         yield control.reclaim()  # Zones that only snapshots need are left to the volume's own cleaner.
         return False
     zone, homes = work
-    room = min((yield control.room()), shape["zone_blocks"])
     try:
         if zone:
-            yield from move_zone(shape, zone)
-        for done, home in enumerate(homes):
-            if idle_s is None:
-                yield control.low_water(room - room * (done + 1) // len(homes))
-            elif (yield control.idle_for()) < idle_s:
+            yield from move_zone(zone)
+        if homes and idle_s is None:
+            yield control.pace(sum(census.sizes[home] for home in homes))
+        for home in homes:
+            if idle_s is not None and (yield control.idle_for()) < idle_s:
                 return True
             bases.add((yield from merge(shape, census.home_sectors, home)))
         yield control.checkpoint()
-        yield control.low_water(0)
+        yield control.pace(0)
     except OSError:
+        yield control.pace(0)
         return False
     return True
 

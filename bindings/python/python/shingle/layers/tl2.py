@@ -48,7 +48,7 @@ def clean(shape, policy):
         return False
     victim = min(candidates, key=lambda zone: (policy(zone, full), zone["name"]))
     try:
-        yield from move_zone(shape, victim["name"])
+        yield from move_zone(victim["name"])
     except OSError:
         # Zones that were emptied become free with a checkpoint.
         yield control.checkpoint()
@@ -56,12 +56,15 @@ def clean(shape, policy):
     return True
 
 
-def move_zone(shape, victim):
+def move_zone(victim):
     """Copies all that lives in a zone to the head of the log, at the pace that writers can bear."""
     windows = yield control.living_in(victim)
-    room = min((yield control.room()), shape["zone_blocks"])
-    for done, window in enumerate(windows):
-        # Writers get the last zone of their room bit by bit: by the time it is used up, there is more.
-        yield control.low_water(room - room * (done + 1) // len(windows))
-        yield control.copy(window, source=victim)
-    yield control.low_water(0)
+    # Writers get the last zone of their room bit by bit: by the time it is used up, there is more.
+    yield control.pace(max(1, sum(end - start for window in windows for start, end in window)))
+    try:
+        for window in windows:
+            yield control.copy(window, source=victim)
+    except OSError:
+        yield control.pace(0)
+        raise
+    yield control.pace(0)

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
 use shingle_record::NameKind;
 use tokio::sync::oneshot;
 
@@ -14,10 +15,10 @@ use crate::map::Extent;
 use crate::write::{Origin, Piece};
 use crate::zones::Pin;
 
-/// Bytes that are read and written together.
+/// Bytes that are read together, in the order in which they lie on the drive.
 const BATCH_BYTES: u64 = 16 << 20;
 
-/// Batches under way at once: one is read while another is written.
+/// Batches under way at once, unless callers are active: one is read while another is written.
 const BATCHES: usize = 2;
 
 /// Blocks of a zone whose sectors are copied together: what a disk reads in a tenth of a second.
@@ -33,6 +34,13 @@ pub(crate) struct Sources {
     pub(crate) empties: bool,
 }
 
+impl Sources {
+    /// Sectors that are to be copied.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.windows.iter().flatten().map(|extent| u64::from(extent.sectors)).sum()
+    }
+}
+
 /// The outcome of copying.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
@@ -43,18 +51,29 @@ pub struct Copied {
 }
 
 impl Engine {
-    /// Copies extents to a stream's frontier: those of a window in the order of the volume, one window after the other.
+    /// Copies extents to a stream's frontier: those of a window in the order of the volume, one window after the other. `done` is told of the sectors of
+    /// each step.
     ///
     /// # Errors
     /// `NoSpace` once no zone is free; the others that stop the volume.
-    pub(crate) async fn copy(self: &Rc<Self>, sources: Sources, stream: u8) -> Result<Copied, Failure> {
+    pub(crate) async fn copy(
+        self: &Rc<Self>,
+        sources: Sources,
+        stream: u8,
+        done: impl Fn(u64),
+    ) -> Result<Copied, Failure> {
         let Sources { windows, pins, empties } = sources;
         let held: Rc<dyn Any> = Rc::new(pins);
-        let batches = windows.into_iter().flat_map(|window| batches(window, self.drive.layout.shape));
-        let copying = batches.map(|batch| self.copy_batch(batch, (stream, empties), held.clone()));
-        let mut copying = stream::iter(copying).buffered(BATCHES);
-        let mut all = Copied::default();
-        while let Some(copied) = copying.next().await {
+        let mut batches = Batches::of(windows, self.drive.layout.shape);
+        let (mut copying, mut all) = (FuturesOrdered::new(), Copied::default());
+        loop {
+            let depth = if self.has_callers() { 1 } else { BATCHES };
+            while copying.len() < depth
+                && let Some(batch) = batches.next(BATCH_BYTES)
+            {
+                copying.push_back(self.copy_batch(batch, (stream, empties), held.clone(), &done));
+            }
+            let Some(copied) = copying.next().await else { break };
             let Copied { sectors, unreadable } = copied?;
             all.sectors += sectors;
             all.unreadable += unreadable;
@@ -71,10 +90,11 @@ impl Engine {
         batch: Vec<Extent>,
         (stream, empties): (u8, bool),
         held: Rc<dyn Any>,
+        done: &impl Fn(u64),
     ) -> Result<Copied, Failure> {
         let mut copied = Copied::default();
         let mut pieces: Vec<Piece> = Vec::new();
-        for (extent, read) in batch.iter().zip(self.read_places(&batch).await) {
+        for (extent, read) in batch.iter().zip(self.read_places(&batch, done).await) {
             let data = match read {
                 Ok(data) => data,
                 Err(error) => {
@@ -109,44 +129,78 @@ impl Engine {
                 }),
             }
         }
-        let Some(last) = pieces.last_mut() else { return Ok(copied) };
-        let (done, written) = oneshot::channel();
-        last.done = Some(done);
+        let written = told_of(&mut pieces, self.drive.layout.shape.pair_sectors());
         {
             let mut state = self.state.borrow_mut();
             state.running()?;
             self.enqueue(&mut state, stream, pieces);
         }
-        written.await.unwrap_or_else(|_| Err(Failure::gone()))?;
+        for (sectors, written) in written {
+            written.await.unwrap_or_else(|_| Err(Failure::gone()))?;
+            done(sectors);
+        }
         Ok(copied)
     }
 }
 
-/// Divides extents into batches; and those that follow each other in the volume where their full pairs end, however they lie.
-fn batches(extents: Vec<Extent>, shape: Shape) -> Vec<Vec<Extent>> {
-    let mut batches = Vec::new();
-    let (mut batch, mut bytes, mut run_end, mut filled) = (Vec::new(), 0, None, 0);
-    for extent in extents {
-        if run_end != Some(extent.lba) {
-            filled = 0;
-        }
-        run_end = Some(extent.end());
-        let mut lba = extent.lba;
-        while lba < extent.end() {
-            if filled == 0 && bytes >= BATCH_BYTES {
-                batches.push(std::mem::take(&mut batch));
-                bytes = 0;
-            }
-            let most = u64::from(shape.pair_sectors() - filled);
-            let piece = extent.part(&(lba..lba + most), shape.stride());
-            lba = piece.end();
-            filled = (filled + piece.sectors) % shape.pair_sectors();
-            bytes += shape.bytes(u64::from(piece.sectors));
-            batch.push(piece);
+/// Has some pieces tell when they are written, the last one among them: with the sectors of each and those before it.
+fn told_of(pieces: &mut [Piece], least: u32) -> Vec<(u64, oneshot::Receiver<Result<(), Failure>>)> {
+    let (mut told, mut sectors, last) = (Vec::new(), 0, pieces.len());
+    for (number, piece) in (1..).zip(pieces) {
+        sectors += u64::from(piece.sectors);
+        if sectors >= least.into() || number == last {
+            let (done, written) = oneshot::channel();
+            piece.done = Some(done);
+            told.push((std::mem::take(&mut sectors), written));
         }
     }
-    batches.push(batch);
-    batches
+    told
+}
+
+/// Extents that are still to be copied.
+struct Batches {
+    shape: Shape,
+    windows: std::vec::IntoIter<Vec<Extent>>,
+    /// What is left of the window that has begun, the next one last.
+    window: Vec<Extent>,
+    /// The end of the last piece that was taken of it, and its sectors in a pair that is not full.
+    run_end: Option<u64>,
+    filled: u32,
+}
+
+impl Batches {
+    fn of(windows: Vec<Vec<Extent>>, shape: Shape) -> Self {
+        Self { shape, windows: windows.into_iter(), window: Vec::new(), run_end: None, filled: 0 }
+    }
+
+    /// The next ones of a window, of about so many bytes. Those that follow each other in the volume are divided where their full pairs end, however they lie.
+    fn next(&mut self, bytes_max: u64) -> Option<Vec<Extent>> {
+        while self.window.is_empty() {
+            self.window = self.windows.next()?;
+            self.window.reverse();
+            (self.run_end, self.filled) = (None, 0);
+        }
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some(extent) = self.window.pop() {
+            if self.run_end != Some(extent.lba) {
+                self.filled = 0;
+            }
+            if self.filled == 0 && bytes >= bytes_max {
+                self.window.push(extent);
+                break;
+            }
+            let most = u64::from(self.shape.pair_sectors() - self.filled);
+            let piece = extent.part(&(extent.lba..extent.lba + most), self.shape.stride());
+            if piece.end() < extent.end() {
+                self.window.push(extent.part(&(piece.end()..extent.end()), self.shape.stride()));
+            }
+            self.run_end = Some(piece.end());
+            self.filled = (self.filled + piece.sectors) % self.shape.pair_sectors();
+            bytes += self.shape.bytes(u64::from(piece.sectors));
+            batch.push(piece);
+        }
+        Some(batch)
+    }
 }
 
 /// Divides the extents of a zone by the windows in which they lie, each in the order of the volume. So a window is read in one pass, and

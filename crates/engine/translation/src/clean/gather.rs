@@ -21,11 +21,10 @@ use shingle_base::ZoneId;
 use shingle_store_api::StoreErrorKind;
 
 use super::Sources;
-use crate::control::PATIENCE;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::map::{Extent, ExtentMap};
-use crate::room::COPY_RESERVE;
+use crate::room::{COPY_RESERVE, PATIENCE};
 use crate::state::State;
 use crate::write::COPIES;
 
@@ -125,7 +124,7 @@ impl Engine {
         };
         let ranges: Vec<_> = sources.windows.iter().flatten().map(|extent| extent.lba..extent.end()).collect();
         let before = ranges.len() as u64;
-        let (no_room, unreadable) = match self.copy(sources, COPIES).await {
+        let (no_room, unreadable) = match self.copy(sources, COPIES, |_| {}).await {
             Err(failure) if failure.kind == StoreErrorKind::NoSpace => (true, 0),
             copied => (false, copied?.unreadable),
         };

@@ -2,9 +2,15 @@
 //!
 //! By itself the volume takes the closed zone with the fewest sectors alive (greedy), and copies them, window by window, packed into
 //! full pairs, at a frontier of their own.
+//!
+//! # Invariants
+//! - TL-STEP-1: while callers are active, a command of theirs finds one step of copies on the drive at most: reads that were begun within 30 ms, six of
+//!   them under way, or one write of about 60 ms; and none begins once that command has been there for 40 ms. With a volatile cache, in which writes wait for no arm, steps are as large as without callers.
+//!   (`no_write_waits_long_while_a_volume_is_cleaned`)
 
 mod copy;
 mod gather;
+mod pace;
 mod stuck;
 mod victim;
 
@@ -28,7 +34,17 @@ impl Engine {
     /// Copies all that lives in a zone. Sectors that cannot be read stay. False if there was no room for all copies.
     pub(crate) async fn clean(self: &Rc<Self>, victim: ZoneId) -> Result<bool, Failure> {
         let sources = self.living_in(victim).await;
-        match self.copy(sources, COPIES).await {
+        // A controller that asked for this has its own pace.
+        let paced = self.state.borrow().is_paced(self.rt.now());
+        if !paced {
+            self.state.borrow_mut().begin_pace(sources.sectors(), self.rt.now());
+        }
+        let copied = self.copy(sources, COPIES, |sectors| self.step_pace(sectors)).await;
+        if !paced {
+            self.state.borrow_mut().end_pace(self.rt.now());
+            self.wakes.room.notify_waiters();
+        }
+        match copied {
             Err(failure) if failure.kind == StoreErrorKind::NoSpace => return Ok(false),
             copied => copied?,
         };

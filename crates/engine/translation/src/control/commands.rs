@@ -9,11 +9,12 @@ use futures_util::future::{Either, select};
 use shingle_store_api::{StoreErrorKind, StoreResult};
 
 use super::view::refused;
-use super::{Control, PATIENCE, ZoneName};
+use super::{Control, ZoneName};
 use crate::clean::{Copied, Sources};
 use crate::failure::Failure;
 use crate::map::Extent;
-use crate::state::LowWater;
+use crate::room::PATIENCE;
+use crate::state::{LowWater, Mark};
 use crate::write::{HEAD, Route, TAKEN};
 
 /// Extents that a copy takes at most, and so the memory that it takes.
@@ -85,7 +86,8 @@ impl Control {
         self.may_open(stream)?;
         let sources = self.sources(ranges, from)?;
         // Looks at the end first: whenever this goes on, nothing is read any more then. (TL-CLOSE-2)
-        let copied = match select(pin!(self.engine.closes()), pin!(self.engine.copy(sources, stream))).await {
+        let copying = self.engine.copy(sources, stream, |sectors| self.engine.step_pace(sectors));
+        let copied = match select(pin!(self.engine.closes()), pin!(copying)).await {
             Either::Left(((), _)) => Err(Failure::gone()),
             Either::Right((copied, _)) => copied,
         };
@@ -140,8 +142,22 @@ impl Control {
         self.note_command();
         let zones = self.engine.free_wanted(&self.engine.state.borrow());
         let most = u64::from(zones) * u64::from(self.shape().zone_blocks);
-        let mark = LowWater { blocks: blocks.min(most), until: self.engine.rt.now() + PATIENCE };
+        let mark = LowWater { mark: Mark::Room(blocks.min(most)), until: self.engine.rt.now() + PATIENCE };
         self.engine.state.borrow_mut().low_water = (blocks > 0).then_some(mark);
+        self.engine.wakes.room.notify_waiters();
+    }
+
+    /// Has the mark move by itself while so many sectors are copied, which make room: writers get half of the last zone of their room in proportion to the copies.
+    /// With 0 these are over, and the writers get more. (TL-PACE-1)
+    pub fn pace(&self, sectors: u64) {
+        self.note_command();
+        let (mut state, now) = (self.engine.state.borrow_mut(), self.engine.rt.now());
+        if sectors > 0 {
+            state.begin_pace(sectors, now)
+        } else {
+            state.end_pace(now)
+        }
+        drop(state);
         self.engine.wakes.room.notify_waiters();
     }
 

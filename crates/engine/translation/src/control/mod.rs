@@ -8,7 +8,7 @@
 //! # Invariants
 //! - TL-CTL-1: no command of a controller changes what a reader sees, or makes a zone be reset in which something lives.
 //! - TL-CTL-2: a command names zones with their generation; if that is over, it does nothing and says so.
-//! - TL-CTL-3: writers wait for a controller at most [`PATIENCE`]; then the volume cleans by itself.
+//! - TL-CTL-3: writers wait for a controller at most [`PATIENCE`](crate::room::PATIENCE); then the volume cleans by itself.
 
 mod commands;
 mod events;
@@ -18,13 +18,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::room::PATIENCE;
 use crate::state::Attached;
 
 pub use events::Event;
 pub use view::{Shape as ControlShape, ZoneName, ZoneUse, ZoneView};
-
-/// The longest time for which writers wait for a controller.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A controller's handle to its volume. Cheap to clone; stays on the volume's thread.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use super::Control;
 use crate::clean::Sources;
 use crate::map::Extent;
 use crate::stats::VolumeStats;
-use crate::write::{STREAMS, is_copy, is_run};
+use crate::write::{is_copy, is_run};
 use crate::zones::{Status, Zone};
 
 /// A generation of a zone. Commands that name one that is over do nothing. (TL-CTL-2)
@@ -151,8 +151,7 @@ impl Control {
 
     /// Time since a caller last asked for something.
     pub fn idle_for(&self) -> Duration {
-        let busy = (0..STREAMS).any(|stream| !is_copy(stream) && !self.engine.state.borrow().is_idle(stream));
-        if busy { Duration::ZERO } else { self.engine.rt.now().since(self.engine.last_call.get()) }
+        self.engine.idle_for()
     }
 
     /// Bytes that [`save`](Self::save) kept.

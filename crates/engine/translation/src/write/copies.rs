@@ -24,7 +24,10 @@ impl Engine {
         {
             let mut state = self.state.borrow_mut();
             self.advance(&mut state, draft.zone, draft.end);
-            state.frontiers[usize::from(stream)].own.flying.clear();
+            let own = &mut state.frontiers[usize::from(stream)].own;
+            own.flying.clear();
+            let took = self.rt.now().since(own.began);
+            own.step.note(draft.pairs.len(), took, self.drive.writes_take_its_arm());
         }
         self.flush().await?;
         if !self.are_held(draft.zone).await? {

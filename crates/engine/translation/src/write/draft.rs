@@ -5,6 +5,8 @@ use shingle_base::ZoneId;
 use shingle_record::{NAMES_MAX, Name, NameKind, Numbering, Pair, frame_zone_head};
 
 use super::piece::Piece;
+use super::queue::Frontier;
+use super::stream::is_copy;
 use crate::drive::Drive;
 use crate::engine::Engine;
 use crate::format::{PAIR, ZONE_KIND};
@@ -47,8 +49,9 @@ impl Engine {
         let (epoch, from) = state.zones.get(zone).map_or((0, shape.zone_blocks), |entry| (entry.epoch, entry.next));
         let mut draft = Draft { zone, epoch, from, end: from.max(1), pairs: Vec::new() };
         let align = state.router.route.align_of(stream);
-        let queue = &mut state.frontiers[usize::from(stream)].queue;
-        while draft.pairs.len() < PAIRS_MAX && !queue.is_empty() {
+        let Frontier { queue, own, .. } = &mut state.frontiers[usize::from(stream)];
+        let most = if is_copy(stream) { own.step.pairs() } else { PAIRS_MAX };
+        while draft.pairs.len() < most && !queue.is_empty() {
             let Some(blocks) = (shape.zone_blocks - draft.end).checked_sub(1).filter(|&blocks| blocks > 0) else {
                 break;
             };
@@ -92,7 +95,8 @@ impl Engine {
             draft.pairs.push(pair);
         }
         let pieces = draft.pairs.iter().flat_map(|pair| &pair.pieces);
-        state.frontiers[usize::from(stream)].own.flying = pieces.map(|piece| piece.lba..piece.end()).collect();
+        let own = &mut state.frontiers[usize::from(stream)].own;
+        (own.flying, own.began) = (pieces.map(|piece| piece.lba..piece.end()).collect(), self.rt.now());
         draft
     }
 

@@ -47,7 +47,9 @@ impl Writer for Engine {
 
     async fn ready(self: &Rc<Self>, lane: usize) -> Result<Option<ZoneId>, Failure> {
         let stream = stream_of(lane);
-        if !is_copy(stream) {
+        if is_copy(stream) {
+            self.callers_first().await;
+        } else {
             self.above_low_water().await;
             self.below_map_limit().await;
         }
@@ -78,6 +80,7 @@ impl Writer for Engine {
         let own = &mut self.state.borrow_mut().frontiers[lane].own;
         own.flying.clear();
         own.failed = true;
+        self.wakes.served.notify_waiters();
         self.wakes.landed.notify_waiters();
         draft.pairs.into_iter().flat_map(|pair| pair.pieces).collect()
     }
@@ -183,7 +186,7 @@ impl Engine {
             let now = self.rt.now();
             {
                 let state = self.state.borrow();
-                let below = state.low_water.is_some_and(|mark| state.room_of_writers() <= mark.blocks);
+                let below = state.is_below_mark();
                 if !below || now >= until || state.stopped.is_some() {
                     return;
                 }
@@ -219,6 +222,7 @@ impl Engine {
         }
         state.counters.blocks_written += u64::from(draft.end - draft.from);
         self.send_deferred(&mut state);
+        self.wakes.served.notify_waiters();
         // Room only becomes less where a frontier takes a zone, which wakes the keeper, too.
         let (due, held) = (state.zones.has_emptied() || self.wants_gathering(&state), state.held);
         drop(state);

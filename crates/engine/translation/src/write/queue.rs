@@ -1,6 +1,9 @@
 //! A frontier: the zone that a stream writes to, and the pieces that wait for it.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
+
+use shingle_runtime::Instant;
 
 use super::piece::Piece;
 
@@ -9,12 +12,46 @@ use super::piece::Piece;
 pub(crate) struct Own {
     /// Sectors of the command under way.
     pub(crate) flying: Vec<Range<u64>>,
+    /// When that began.
+    pub(crate) began: Instant,
     /// A command has failed, and what it left in its zone may count still: it has not been left, or found to be as it was. (TL-SNAP-3)
     pub(crate) failed: bool,
     /// Changes of the zone that are under way. (TL-LIMIT-1)
     pub(crate) changes: u32,
     /// Full zones that are being left, while the stream goes on in another. (TL-CLOSE-2)
     pub(crate) leaving: u32,
+    /// Of copies: the length of their next command. (TL-STEP-1)
+    pub(crate) step: Step,
+}
+
+/// Pairs of a command of copies: as many as the drive writes in about [`STEP_TIME`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step(usize);
+
+impl Default for Step {
+    fn default() -> Self {
+        Self(8)
+    }
+}
+
+/// Time for which a command of copies may keep callers' commands waiting.
+const STEP_TIME: Duration = Duration::from_millis(60);
+
+/// Pairs of a command of copies.
+const STEP_PAIRS: RangeInclusive<usize> = 4..=16;
+
+impl Step {
+    /// Pairs of the next command at most.
+    pub(crate) fn pairs(self) -> usize {
+        self.0
+    }
+
+    /// A command of so many pairs took so much time, for which it kept callers waiting or not.
+    pub(crate) fn note(&mut self, pairs: usize, took: Duration, waits: bool) {
+        let next =
+            if waits && took > STEP_TIME { pairs.saturating_sub(1).min(self.0) } else { (pairs + 1).max(self.0) };
+        self.0 = next.clamp(*STEP_PAIRS.start(), *STEP_PAIRS.end());
+    }
 }
 
 /// A stream's frontier.

@@ -125,8 +125,8 @@ impl Layer {
             return Ok(false);
         };
         match work {
-            Work::Merges(victim, homes) => self.merge_all(&homes, Some(victim), idle).await?,
-            Work::Merge(home) => self.merge_all(&[home], None, idle).await?,
+            Work::Merges(victim, homes) => self.merge_all(&census, &homes, Some(victim), idle).await?,
+            Work::Merge(home) => self.merge_all(&census, &[home], None, idle).await?,
             Work::Move(victim) => {
                 move_zone(&self.control, victim).await?;
             }
@@ -135,9 +135,19 @@ impl Layer {
     }
 
     /// Merges homes, until their victim is empty.
-    async fn merge_all(&mut self, homes: &[Home], victim: Option<ZoneName>, idle: bool) -> StoreResult<()> {
+    async fn merge_all(
+        &mut self,
+        census: &Census,
+        homes: &[Home],
+        victim: Option<ZoneName>,
+        idle: bool,
+    ) -> StoreResult<()> {
         let control = self.control.clone();
-        let mut pace = (!idle).then(|| Pace::begin(&control, homes.len() as u64));
+        let times = if self.options.scratch { 2 } else { 1 };
+        let _pace = (!idle).then(|| {
+            let sectors: u64 = homes.iter().map(|&home| census.size(home)).sum();
+            Pace::begin(&control, sectors * times)
+        });
         for &home in homes {
             if control.wait(Duration::ZERO).await == Event::Closing || (idle && !self.is_idle()) {
                 return Ok(());
@@ -149,9 +159,6 @@ impl Layer {
                 break;
             }
             self.merge(home).await?;
-            if let Some(pace) = &mut pace {
-                pace.step();
-            }
         }
         control.checkpoint().await
     }
