@@ -76,8 +76,11 @@ impl Engine {
         };
         // A zone that fails when it is given back takes along what no flush has covered.
         let flushed = self.flush().await;
-        if flushed.is_ok() && !self.has_failed(zone).await {
-            self.release(zone, epoch).await;
+        if flushed.is_ok() {
+            self.look_at_end(zone, epoch).await;
+            if !self.state.borrow().zones.get(zone).is_none_or(|entry| entry.broken) {
+                self.release(zone, epoch).await;
+            }
         }
         self.state.borrow_mut().lanes.leaving -= 1;
         self.wakes.room.notify_waiters();

@@ -5,6 +5,8 @@
 //!   durable, and the journal says where it ends. So all but the newest were whole, and what is missing in them was lost.
 //! - ZF-LOG-2: no opening depends on blocks of a zone of logs that failed: a checkpoint has its records before the next one is written.
 //!   (`a_zone_of_logs_that_fails_with_its_cache_refuses_no_opening`)
+//! - ZF-ZONE-2: a zone is out of use only if the drive says that it can be written no more, or does not reset it for long, and not because the
+//!   drive said nothing when it was left. (`a_drive_that_tells_nothing_for_a_while_keeps_its_zones`)
 //! - ZF-ROOM-1: copies find a free zone that files may not take, so that a zone can be emptied whenever some of it is dead.
 
 use std::rc::Rc;
@@ -184,15 +186,19 @@ impl Engine {
             // Also for the drive's sake: a zone that fails when it is given back takes along what no flush has covered.
             self.flush_cache().await?;
         }
-        let broken = broken || self.has_failed(zone).await;
+        if !broken {
+            self.look_at_end(zone, epoch).await;
+        }
         if flushes {
             self.state.borrow_mut().zones.mark_durable_before(zone, epoch, next);
         }
+        let looked = self.state.borrow().zones.get(zone).copied();
+        let Some(Zone { durable, broken, untold, .. }) = looked else { return Ok(()) };
+        let lossy = broken || untold;
         if lane == LOGS {
             self.journal_room().await?;
             // Nobody may take for durable what the zone may have lost: the records behind count once a checkpoint has them. (ZF-LOG-2)
-            let durable = self.state.borrow().zones.get(zone).map_or(0, |entry| entry.durable);
-            let end = if broken { durable } else { next };
+            let end = if lossy { durable } else { next };
             entry = self.journal(&[Op::Closed { zone, epoch, block: end }], After::default());
         }
         {
@@ -201,7 +207,7 @@ impl Engine {
             state.lanes.all[lane].zone = None;
         }
         self.journaled(entry).await?;
-        if lane == LOGS && broken {
+        if lane == LOGS && lossy {
             self.checkpoint().await?;
         }
         if !(broken || full) {
@@ -210,14 +216,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Looks at a zone that is left: no write need have failed for it to have lost some. One of which the drive tells nothing counts as
-    /// failed. (ZF-SYNC-3)
-    pub(crate) async fn has_failed(&self, zone: ZoneId) -> bool {
-        let intact = self.drive.zones.is_intact(zone).await == Some(true);
-        if !intact {
-            self.note_failure(zone, true, false);
+    /// Looks at a zone that is left: no write need have failed for it to have lost some of what the drive's cache held. One of which the
+    /// drive tells nothing may have lost some, and is used like any other. (ZF-SYNC-3, ZF-ZONE-2)
+    pub(crate) async fn look_at_end(&self, zone: ZoneId, epoch: u64) {
+        if !self.drive.geometry.volatile_cache {
+            return;
         }
-        !intact
+        match self.drive.zones.is_intact(zone).await {
+            Some(true) => {}
+            Some(false) => drop(self.note_failure(zone, true, false)),
+            None => {
+                let mut state = self.state.borrow_mut();
+                state.zones.note_untold(zone, epoch);
+                state.note_losses(zone);
+            }
+        }
     }
 
     /// Gives back what the drive keeps for a zone that is left before its end.

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use shingle_base::{Blocks, ZoneId};
-use shingle_sim::{Random, Sim, contents, seeds};
-use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, WriteLifetime};
+use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Random, Sim, Trigger, contents, seeds};
+use shingle_zone_files::{CreateOptions, FileKind, FilesErrorKind, WriteLifetime, ZoneFiles};
 use shingle_zoned::{Geometry, ZoneInfo, ZoneState, ZonedDevice};
 
-use crate::common::{format, open};
+use crate::common::{format, of, open};
 
 #[test]
 fn all_lifetimes_share_six_active_zones() {
@@ -117,6 +117,58 @@ fn tables_share_zones_where_few_are_free_or_may_be_open() {
                 }
             }
             assert_eq!(files.stats().zones_broken, 0, "limit {limit}");
+            files.close().await.unwrap();
+        });
+    }
+}
+
+/// Writes files of a zone and a half each, at most so many, until the drive is full. Returns how many it took.
+async fn fill(files: &ZoneFiles, most: u64) -> u64 {
+    for number in 0..most {
+        let kind = [FileKind::Sst, FileKind::Wal, FileKind::Other][number as usize % 3];
+        let file = files.create(&format!("f{number}"), of(kind)).await.unwrap();
+        let written = async {
+            file.append(vec![Bytes::from(contents(number, 0, 64 * 4096 * 3 / 2))]).await?;
+            file.sync().await
+        };
+        if let Err(error) = written.await {
+            assert_eq!(error.kind, FilesErrorKind::NoSpace, "{error}");
+            files.remove(&format!("f{number}")).await.unwrap();
+            return number;
+        }
+    }
+    most
+}
+
+async fn remove_all(files: &ZoneFiles) {
+    for (path, _) in files.walk() {
+        files.remove(&path).await.unwrap();
+    }
+}
+
+/// ZF-ZONE-2: zones of which the drive says nothing when they are left hold what was written, and are used again.
+#[test]
+fn a_drive_that_tells_nothing_for_a_while_keeps_its_zones() {
+    for cache in [false, true] {
+        Sim::new(1).run(move |rt| async move {
+            let shape = Geometry { volatile_cache: cache, ..Geometry::hm_smr(Blocks(64), 40, 0, 12) };
+            let device = format(&rt, &shape).await;
+            let (files, _) = open(&rt, &device).await.unwrap();
+            let room = fill(&files, u64::MAX).await;
+            remove_all(&files).await;
+            let silent = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::ReadError };
+            device.set_faults(Faults::new([silent]));
+            assert_eq!(fill(&files, 6).await, 6);
+            device.set_faults(Faults::default());
+            for number in 0..6 {
+                let read = files.open_file(&format!("f{number}")).unwrap().read(0, u64::MAX).await.unwrap();
+                assert!(read == contents(number, 0, 64 * 4096 * 3 / 2), "cache {cache}: f{number}");
+            }
+            remove_all(&files).await;
+            assert_eq!(files.stats().zones_broken, 0, "cache {cache}");
+            // The last may just not fit.
+            let again = fill(&files, u64::MAX).await;
+            assert!(again + 1 >= room, "cache {cache}: {again} files, and {room} before");
             files.close().await.unwrap();
         });
     }

@@ -76,7 +76,7 @@ fn an_opening_that_cannot_read_all_forgets_nothing() {
         seeds(60).map(chain).fold((0, 0), |(opened, refused), (more, others)| (opened + more, refused + others));
     let one = std::env::var_os("SHINGLE_SEED").is_some();
     assert!(
-        one || opened >= 20 && refused >= 20,
+        one || opened >= 20 && refused >= 10,
         "{opened} openings went well with reads that failed, {refused} did not"
     );
 }

@@ -30,6 +30,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The pause until the next look for room on a full file system that holds the drive.
 const HOST_PAUSE: Duration = Duration::from_millis(500);
 
+/// Times that a drive which tells nothing of a zone is asked again, and the pause before each.
+const ASKED_AGAIN: u32 = 10;
+const ASK_PAUSE: Duration = Duration::from_secs(1);
+
 /// The next step after a write that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
@@ -140,14 +144,28 @@ impl ZoneCommands {
         Ok(AfterFailure::Leave)
     }
 
-    /// Looks at a zone: `None` if that fails, else whether it can be written and reset. If it can, all that a flush covered before is durable.
+    /// Looks at a zone, again and again for some seconds while the drive tells nothing: `None` if it does not, else whether the zone can be
+    /// written and reset. If it can, all that a flush covered before is durable.
     pub async fn is_intact(&self, zone: ZoneId) -> Option<bool> {
-        self.state_of(zone).await.map(|info| !is_broken(info))
+        let mut asked = 0;
+        loop {
+            match self.report_on(zone).await {
+                Ok(info) => return info.map(|info| !is_broken(info)),
+                Err(error) if matches!(error.kind, DeviceErrorKind::Gone) => return None,
+                Err(_) if asked == ASKED_AGAIN || self.ending.get() => return None,
+                Err(_) => asked += 1,
+            }
+            self.rt.sleep(ASK_PAUSE).await;
+        }
     }
 
     async fn state_of(&self, zone: ZoneId) -> Option<ZoneInfo> {
-        let report = report_patiently(&self.dev, zone, 1).await.ok();
-        report.and_then(|report| report.first().copied())
+        self.report_on(zone).await.ok().flatten()
+    }
+
+    async fn report_on(&self, zone: ZoneId) -> DeviceResult<Option<ZoneInfo>> {
+        let report = report_patiently(&self.dev, zone, 1).await?;
+        Ok(report.first().copied())
     }
 }
 

@@ -12,8 +12,8 @@
 //! - ZK-ZONE-3: news that come late change no younger generation of their zone.
 //! - ZK-ZONE-4: a zone that the drive does not call read-only or offline is not out of use because it was not reset for some seconds. It is
 //!   the last that is taken meanwhile.
-//! - ZK-ZONE-5: a flush makes nothing durable in a zone that has failed: its blocks that none had covered before stay
-//!   [in doubt](Zone::is_in_doubt).
+//! - ZK-ZONE-5: a flush makes nothing durable in a zone that has failed, or of which the drive does not tell: its blocks that none had
+//!   covered before stay [in doubt](Zone::is_in_doubt).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -262,6 +262,14 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         failures
     }
 
+    /// The drive does not tell whether a zone has failed, so a flush may not have made blocks of this generation durable. (ZK-ZONE-3,
+    /// ZK-ZONE-5)
+    pub fn note_untold(&mut self, zone: ZoneId, epoch: u64) {
+        if let Some(entry) = self.generation(zone, epoch) {
+            entry.untold = true;
+        }
+    }
+
     /// Some of what lives in a zone cannot be read.
     pub fn note_stuck(&mut self, zone: ZoneId) {
         if let Some(entry) = self.entry(zone) {
@@ -289,10 +297,10 @@ impl<Own: Copy + Default> ZoneTable<Own> {
         }
     }
 
-    /// The blocks of a generation before block `end` are durable. (ZK-ZONE-3) Not so in a zone that failed: a flush that succeeds says
-    /// nothing of what its cache held. (ZK-ZONE-5)
+    /// The blocks of a generation before block `end` are durable. (ZK-ZONE-3) Not so in a zone that failed, or may have: a flush that
+    /// succeeds says nothing of what its cache held. (ZK-ZONE-5)
     pub fn mark_durable_before(&mut self, zone: ZoneId, epoch: u64, end: u32) {
-        if let Some(entry) = self.generation(zone, epoch).filter(|entry| !entry.broken) {
+        if let Some(entry) = self.generation(zone, epoch).filter(|entry| !(entry.broken || entry.untold)) {
             entry.durable = entry.durable.max(end);
         }
     }

@@ -47,6 +47,8 @@ pub struct Zone<Own> {
     pub unsettled: u32,
     /// The drive neither writes nor resets it any more.
     pub broken: bool,
+    /// The drive did not tell behind a flush whether the zone had failed before. It is used like any other.
+    pub untold: bool,
     /// Some of what lives in it cannot be read, so it cannot leave.
     pub stuck: bool,
     /// Writes that failed since the last that succeeded; of a free zone, attempts to reset it.
@@ -68,8 +70,8 @@ impl<Own> Zone<Own> {
         self.status == Status::Closed && self.live == 0
     }
 
-    /// It failed before a flush covered all of its blocks: those behind the durable ones may be lost. (ZK-ZONE-5)
+    /// It failed, or may have, before a flush covered all of its blocks: those behind the durable ones may be lost. (ZK-ZONE-5)
     pub fn is_in_doubt(&self) -> bool {
-        self.broken && self.durable < self.next
+        (self.broken || self.untold) && self.durable < self.next
     }
 }
