@@ -12,7 +12,8 @@
 //!   object: nobody knows if its upload was completed. The upload is there again instead.
 //! - AO-ORPHAN-3: what a client deletes while records are restored gets none, and from when the loss is settled no blob does: what was
 //!   deleted by an acknowledged call then does not come back, however long its bytes take to go and whenever the power fails. No
-//!   bucket is deleted while they are looked for and restored. `a_bucket_is_not_deleted_while_its_objects_are_looked_for`.
+//!   bucket is deleted before: not while they are looked for and restored, and where that failed, not before a restart has done it.
+//!   `a_bucket_is_not_deleted_while_its_objects_are_looked_for`, `a_bucket_is_not_deleted_while_its_objects_could_not_be_restored`.
 //! - AO-ORPHAN-4: nothing gets a record before all blobs were looked at: a record of some of an object's blobs would be newer than
 //!   the others, and these would pass for replaced. `a_close_while_lost_objects_are_looked_for_restores_none_in_part`.
 
@@ -105,10 +106,11 @@ impl Core {
 
     /// Fails while a bucket that seems empty may get objects again. (AO-ORPHAN-3)
     pub(super) fn none_comes_back(&self) -> StoreResult<()> {
-        if self.deleted.borrow().is_none() {
+        if self.deleted.borrow().is_none() && self.store.lost_before().map_err(from_array)?.is_none() {
             return Ok(());
         }
-        let message = "objects whose records were lost are being looked for, and this bucket may have some: delete it when that is done";
+        let message = "objects whose records were lost are being looked for, and this bucket may have some: delete it when that is done, or \
+                       after a restart if it failed";
         Err(StoreError::new(StoreErrorKind::Unavailable, message))
     }
 
@@ -142,10 +144,10 @@ impl Core {
                 settled = false;
             }
         }
-        self.deleted.take();
         if settled && let Err(error) = self.settle_loss().await {
             tracing::warn!(%error, "that a loss is settled could not be written down; the next opening looks again");
         }
+        self.deleted.take();
     }
 
     /// (AO-ORPHAN-3)

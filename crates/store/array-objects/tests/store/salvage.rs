@@ -333,6 +333,39 @@ fn a_bucket_is_not_deleted_while_its_objects_are_looked_for() {
     });
 }
 
+/// AO-ORPHAN-3: the same where the drives refuse writes while records are restored: nothing is until the next start, however well they
+/// do by then.
+#[test]
+fn a_bucket_is_not_deleted_while_its_objects_could_not_be_restored() {
+    let left = history(&formatted(1), move |_, engine, store| async move {
+        store.create_bucket("b").await.unwrap();
+        engine.close().await.unwrap();
+    });
+    let left = history(&left, move |_, _, store| async move {
+        put(&store, "b", "k", &bytes_of(1, 40_000), commit("e")).await.unwrap();
+    });
+    Sim::new(3).run(move |rt| async move {
+        let devices = powered(&rt, &left);
+        let (engine, store) = open(&rt, &devices, false).await;
+        let refuse = FaultRule { trigger: Trigger::Rate(CommandKind::Write, 1.0), fault: Fault::CommandError };
+        devices.iter().for_each(|device| device.set_faults(Faults::new([refuse])));
+        rt.sleep(Duration::from_secs(1)).await;
+        devices.iter().for_each(|device| device.set_faults(Faults::default()));
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(store.head("b", "k").await.unwrap_err().kind, StoreErrorKind::NoSuchKey, "the case is not met");
+        let error = store.delete_bucket("b").await.expect_err("a bucket is deleted whose objects come back");
+        assert_eq!(error.kind, StoreErrorKind::Unavailable);
+        engine.close().await.unwrap();
+        let devices = powered(&rt, &devices.iter().map(SimDevice::image).collect::<Vec<_>>());
+        let (engine, store) = crate::scene::open(&rt, &devices, &mut Random::new(3)).await;
+        rt.sleep(Duration::from_secs(1)).await;
+        assert!(get(&store, "b", "k").await.unwrap() == bytes_of(1, 40_000));
+        assert!(store.delete("b", "k").await.unwrap());
+        store.delete_bucket("b").await.unwrap();
+        engine.close().await.unwrap();
+    });
+}
+
 /// AO-ORPHAN-4: an object gets its record again from all of its blobs, or not yet: a store that is closed while it looks for them leaves the
 /// loss to the next opening.
 #[test]
