@@ -11,8 +11,11 @@ use super::Core;
 use crate::format::Record;
 use crate::ids;
 
-/// Time after which names are read again that could not be read.
+/// Time after which names are read again that could not be read; twice as long behind each time in a row, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest of these.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// Names looked at between two looks at whether others have something to do.
 pub(super) const PAGE: usize = 64;
@@ -35,7 +38,7 @@ impl Core {
 
     /// False if the count is over.
     async fn count_bucket(&self, bucket: &str) -> bool {
-        let mut from = Vec::new();
+        let (mut from, mut pause) = (Vec::new(), PAUSE);
         while !self.closing.get() {
             self.tally.begin_page();
             let page = match self.bucket_number(bucket) {
@@ -47,16 +50,20 @@ impl Core {
                 Ok(page) => page,
                 Err(_) if self.bucket_number(bucket).is_err() => Vec::new(),
                 Err(error) => {
-                    tracing::warn!(%error, "objects could not be counted; it is tried again");
-                    if error.kind == BlueErrorKind::Unavailable {
+                    self.tally.drop_page();
+                    if matches!(error.kind, BlueErrorKind::Unavailable | BlueErrorKind::Corrupt) {
+                        tracing::warn!(bucket, %error, "objects cannot be counted; the next opening tries again");
                         return false;
                     }
-                    let (paused, closes) = (pin!(self.rt.sleep(PAUSE)), pin!(self.closing.wanted()));
+                    tracing::warn!(bucket, %error, ?pause, "objects could not be counted; it is tried again");
+                    let (paused, closes) = (pin!(self.rt.sleep(pause)), pin!(self.closing.wanted()));
                     // Either ends the pause.
                     let _ = select(paused, closes).await;
+                    pause = (2 * pause).min(PAUSE_MAX);
                     continue;
                 }
             };
+            pause = PAUSE;
             let last = page.last().map(|(name, _)| name.clone());
             // One that is spoilt is counted as one of no bytes.
             let size = |value: &[u8]| Record::decode_object(value).map_or(0, |record| record.size);

@@ -73,6 +73,11 @@ impl Tally {
         self.ended.replace(Some(Sizes::new()));
     }
 
+    /// The page cannot be read: changes that end before the next one begins are on that.
+    pub(super) fn drop_page(&self) {
+        self.ended.take();
+    }
+
     /// The page has these objects. It begins behind the one before it, and ends with `upto`; `None` is the end of all.
     pub(super) fn end_page(&self, page: impl Iterator<Item = (Vec<u8>, u64)>, upto: Option<Vec<u8>>) {
         let mut sizes: Sizes = page.map(|(name, size)| (name, Some(size))).collect();

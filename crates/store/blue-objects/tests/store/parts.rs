@@ -1,70 +1,24 @@
 //! Objects of many parts: a range of one is read without going through all of its parts each time.
 
-use std::cell::Cell;
-use std::ops::Range;
 use std::rc::Rc;
 
-use bytes::Bytes;
 use shingle_base::Blocks;
 use shingle_blue_objects::BlueEngine;
 use shingle_blue_store::Store;
-use shingle_blue_store::kv::{Batch, KeyValue, KvFuture, LogKvOptions, MergeOperator, OpenKeyValue, Order};
-use shingle_runtime::Runtime;
 use shingle_sim::Sim;
 use shingle_sim::clients::{bytes_of, commit};
 use shingle_store_api::{CompletedPart, ObjectStore};
-use shingle_zone_files::ZoneFiles;
 use shingle_zoned::Geometry;
 
+use crate::counting::{Counted, Scans};
 use crate::scene::{blue_options, formatted, options};
-
-/// A log of metadata whose scans are counted.
-struct Counted(Rc<Cell<u64>>);
-
-struct CountedKv(Rc<dyn KeyValue>, Rc<Cell<u64>>);
-
-impl OpenKeyValue for Counted {
-    fn open(
-        &self,
-        rt: &Runtime,
-        files: ZoneFiles,
-        operators: &'static [MergeOperator],
-        read_only: bool,
-    ) -> KvFuture<'static, Rc<dyn KeyValue>> {
-        let (opened, scans) = (LogKvOptions::default().open(rt, files, operators, read_only), self.0.clone());
-        Box::pin(async move { Ok(Rc::new(CountedKv(opened.await?, scans)) as Rc<dyn KeyValue>) })
-    }
-}
-
-impl KeyValue for CountedKv {
-    fn get(&self, key: &[u8]) -> KvFuture<'_, Option<Bytes>> {
-        self.0.get(key)
-    }
-
-    fn scan(&self, range: Range<Bytes>, order: Order, limit: usize) -> KvFuture<'_, Vec<(Bytes, Bytes)>> {
-        self.1.set(self.1.get() + 1);
-        self.0.scan(range, order, limit)
-    }
-
-    fn write(&self, batch: Batch) -> KvFuture<'static, ()> {
-        self.0.write(batch)
-    }
-
-    fn room(&self) -> u64 {
-        self.0.room()
-    }
-
-    fn close(&self) -> KvFuture<'_, ()> {
-        self.0.close()
-    }
-}
 
 #[test]
 fn a_range_of_an_object_of_many_parts_takes_few_scans() {
     const PARTS: u32 = 1500;
     Sim::new(1).run(|rt| async move {
         let device = formatted(&rt, &Geometry::hm_smr(Blocks(2048), 60, 0, 16)).await;
-        let scans = Rc::new(Cell::new(0));
+        let scans = Rc::new(Scans::default());
         let below = shingle_blue_store::Options { log: Rc::new(Counted(scans.clone())), ..blue_options() };
         let (store, _) = Store::open(&rt, Rc::new(device), below).await.unwrap();
         let engine = BlueEngine::open(rt.clone(), store, options()).await.unwrap();
@@ -82,12 +36,12 @@ fn a_range_of_an_object_of_many_parts_takes_few_scans() {
         };
         // Scans of a get of the bytes of one part.
         let get = async |seed: u64, number: u32| {
-            let before = scans.get();
+            let before = scans.count.get();
             let reader = client.open("b", "k").await.unwrap();
             assert_eq!(reader.info().part_sizes, vec![3; PARTS as usize]);
             let read = reader.read(u64::from(number - 1) * 3, 3).await.unwrap();
             assert_eq!(read, bytes_of(seed + u64::from(number), 3));
-            scans.get() - before
+            scans.count.get() - before
         };
         make(0).await;
         assert!(get(0, 1).await <= 2, "the first one");
