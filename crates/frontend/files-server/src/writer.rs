@@ -243,7 +243,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says how large the file will be: a table about as large as a zone gets zones of its own.
+    /// Says how large the file will be: a table of about a zone or more begins a zone. Reserves nothing.
     pub fn expect(&self, bytes: u64) {
         self.client.tell(Call::Expect { handle: self.handle, bytes });
     }
