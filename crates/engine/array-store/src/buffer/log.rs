@@ -7,12 +7,11 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use shingle_runtime::Instant;
+use shingle_runtime::{Instant, Runtime};
 use tokio::sync::{Mutex, Notify};
 
 use super::file::BufferFile;
 use super::ring::{Cursor, DELETE_MAX, Entry, FileHead};
-use crate::append::stamps::Stamps;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Tombstone;
 use crate::index::Change;
@@ -79,7 +78,7 @@ pub(crate) struct Buffer {
     /// Files that are written to.
     pub(super) good: [Cell<bool>; 2],
     pub(super) head: Cell<FileHead>,
-    pub(super) stamps: Rc<Stamps>,
+    pub(super) rt: Runtime,
     /// The generation that a durable superblock names.
     pub(super) named: Cell<u64>,
     pub(super) records: RefCell<Records>,
@@ -249,9 +248,10 @@ impl Buffer {
     }
 
     /// A generation that no file has, also of those that are not there: heads have it before a superblock names it, and a power
-    /// cut in between hides it from an opening without that file. (AS-BUF-1)
+    /// cut in between hides it from an opening without that file. No stamp: those may stand ahead of the clock, and each opening goes on from
+    /// what it has seen of them. (AS-BUF-1)
     pub(super) fn next_generation(&self) -> u64 {
-        self.stamps.next().max(self.head.get().generation + 1)
+        self.rt.unix_time().nanos.max(self.head.get().generation + 1)
     }
 
     /// The next head, but for what it says anew.

@@ -8,8 +8,8 @@
 //! # Invariants
 //! - AS-BUF-1: an acknowledged object is in both files, or in the one that is left, or in a segment. Before anything is
 //!   acknowledged in one file alone, both of its heads and then a superblock name a new generation: a file of an
-//!   earlier one does not count, also where it is all that is there. Generations are stamps: two openings that see different
-//!   files do not give out the same one, as long as the clock does not go back.
+//!   earlier one does not count, also where it is all that is there. Generations are the clock's time, or above those of both
+//!   files: two openings that see different files do not give out the same one, as long as the clock does not go back.
 //! - AS-BUF-2: the ring is written over only where nothing is needed: each object there is in a segment, replaced or
 //!   deleted, and a durable head says that the log begins behind it. A record is needed from its append on, also while a superblock is
 //!   waited for before its object is acknowledged. `what_waits_for_a_superblock_stays_in_the_log`.

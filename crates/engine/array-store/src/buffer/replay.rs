@@ -121,7 +121,7 @@ impl Engine {
         let buffer = Buffer {
             good: [Cell::new(true), Cell::new(true)],
             head: Cell::new(head),
-            stamps: self.stamps.clone(),
+            rt: self.rt.clone(),
             named: Cell::new(named.generation),
             records: RefCell::new(records),
             end: Cell::new(log.end),

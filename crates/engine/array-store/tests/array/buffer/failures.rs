@@ -164,8 +164,18 @@ fn a_file_that_was_left_behind_is_refused_where_it_is_all_that_is_left() {
 /// place: it lacks what was acknowledged since, and is not believed for having that generation.
 #[test]
 fn a_generation_that_no_superblock_named_is_not_given_out_again() {
+    given_out_once(media());
+}
+
+/// The same where stamps stand a day ahead of the clock. (AS-LOSS-2)
+#[test]
+fn a_generation_is_not_given_out_again_behind_an_accepted_loss() {
+    given_out_once(behind_an_accepted_loss());
+}
+
+fn given_out_once(media: Vec<MemoryDevice>) {
     let options = Options { background: true, buffer_time: Duration::from_millis(20), ..plain() };
-    let Left { devices, files: [first, old] } = history_with(options, |rt, store, buffer| async move {
+    let Left { devices, files: [first, old] } = history_on(media, options, |rt, store, buffer| async move {
         put(&store, "before", 1).await;
         buffer[0].fail();
         // The log begins behind it, which the second file's heads alone say.

@@ -56,6 +56,18 @@ fn media() -> Vec<MemoryDevice> {
     formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 40_000, drives })
 }
 
+/// Drives of an array of which two others were lost with superblocks that nobody has seen; the loss was accepted.
+fn behind_an_accepted_loss() -> Vec<MemoryDevice> {
+    let drives = vec![Geometry::hm_smr(Blocks(60), 16, 0, 12); 5];
+    let media = formatted(&ArrayShape { code: Code::new(2, 1).unwrap(), segment_length: 40_000, drives });
+    Sim::new(2).run(move |rt| async move {
+        let devices = powered(&rt, &media[..3]);
+        let (store, _) = try_open(&rt, &devices, None, Options { accept_loss: true, ..plain() }).await.unwrap();
+        store.close().await.unwrap();
+        devices.iter().map(SimDevice::image).collect()
+    })
+}
+
 /// State of everything after a power cut.
 pub(super) struct Left {
     pub(super) devices: Vec<MemoryDevice>,
@@ -83,8 +95,19 @@ fn history_with<F>(options: Options, test: impl FnOnce(Runtime, ArrayStore, [Rc<
 where
     F: Future<Output = ()> + 'static,
 {
+    history_on(media(), options, test)
+}
+
+fn history_on<F>(
+    media: Vec<MemoryDevice>,
+    options: Options,
+    test: impl FnOnce(Runtime, ArrayStore, [Rc<SimFile>; 2]) -> F + 'static,
+) -> Left
+where
+    F: Future<Output = ()> + 'static,
+{
     Sim::new(3).run(move |rt| async move {
-        let devices = powered(&rt, &media());
+        let devices = powered(&rt, &media);
         let buffer = [SimFile::new(&rt, Vec::new()), SimFile::new(&rt, Vec::new())];
         let (store, _) = try_open(&rt, &devices, Some(&buffer), options).await.unwrap();
         test(rt, store, buffer.clone()).await;
