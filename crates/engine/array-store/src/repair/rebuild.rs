@@ -42,6 +42,10 @@ const APART: usize = 16;
 /// [`LOOK_AGAIN`].
 const RETRY: Duration = Duration::from_secs(60);
 
+/// Superblocks behind a rebuild that wait for a drive which says nothing of zones that were written anew, and the pause before each.
+const ASKED_AGAIN: u32 = 10;
+const ASK_PAUSE: Duration = Duration::from_secs(1);
+
 /// Time between looks at sets that a power cut tore and that cannot be mended yet, where no drive came or went: each
 /// reads all of them.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
@@ -130,20 +134,34 @@ impl Engine {
         };
         let results = join_all((0..rebuild.writers + 1).map(|_| rebuild.work())).await;
         // Also after an error: what was done counts.
-        let saved = self.write_superblock(None).await;
+        let saved = self.save_copied().await;
         // Without a superblock nothing took a place, and nobody keeps these zones for it.
-        self.membership.copied.take();
-        let spoilt = self.membership.spoilt.take();
+        let unsaved = self.membership.copied.take().len();
+        let spoilt = self.membership.spoilt.take() + unsaved;
         results.into_iter().collect::<Result<Vec<()>>>()?;
         saved?;
         let (mut so_far, mut why) = (rebuild.so_far.get(), rebuild.why.take());
         if spoilt > 0 {
             so_far.done = so_far.done.saturating_sub(spoilt);
             so_far.failed += spoilt;
-            let message = "a zone failed that had been written in the place of a lost one: try again";
+            let message = "zones that had been written in the place of lost ones failed, or their drive does not say whether they did: try again";
             why.get_or_insert_with(|| Error::new(ErrorKind::Device, message));
         }
         Ok((so_far, why))
+    }
+
+    /// Writes superblocks until all zones that were written anew have their places, or their drives have said nothing of them for some seconds.
+    async fn save_copied(&self) -> Result<()> {
+        self.write_superblock(None).await?;
+        for _ in 0..ASKED_AGAIN {
+            if self.membership.copied.borrow().is_empty() {
+                break;
+            }
+            self.rt.sleep(ASK_PAUSE).await;
+            self.running()?;
+            self.write_superblock(None).await?;
+        }
+        Ok(())
     }
 
     /// Members on drives that are gone or leave, and zones that are dead, of sets that hold something.

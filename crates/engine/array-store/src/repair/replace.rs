@@ -3,8 +3,9 @@
 //! # Invariants
 //! - AS-REPLACE-1: a zone takes a member's place only when it holds all that the member should: every item that counts,
 //!   and the digest, durably before a superblock says so; and it ends where the others end. Durably: its drive was flushed, and said behind
-//!   that that the zone can be written still. One that failed has lost what the cache held of it, though the flush succeeded.
-//!   `a_zone_that_failed_before_it_was_flushed_takes_no_members_place`.
+//!   that that the zone can be written still. One that failed has lost what the cache held of it, though the flush succeeded. While the
+//!   drive says nothing the zone waits for the next superblock.
+//!   `a_zone_that_failed_before_it_was_flushed_takes_no_members_place`, `a_drive_that_says_nothing_for_a_while_spoils_no_zone`.
 //! - AS-REPLACE-3: zeros stand only for slices that nothing gives back: every other member of their row was read or was given
 //!   up, and too few have theirs. While one is away that was not given up, or cannot be read, the zone is not replaced; what
 //!   else lives in its set is moved elsewhere meanwhile.
@@ -18,10 +19,10 @@ use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{self, StreamExt};
 use shingle_base::{AlignedBuf, BLOCK_SIZE, Blocks};
 use shingle_record::{INFO_SIZE, RecordPlace, frame, record_blocks, slice_place};
-use shingle_zoned::{DeviceError, ZonedDevice};
+use shingle_zoned::{DeviceError, ZonedDevice, report_patiently};
 
 use crate::append::writer::start_now;
-use crate::drives::asking::at;
+use crate::drives::asking::{at, is_lost};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
@@ -142,10 +143,15 @@ impl Engine {
     }
 
     /// Gives zones that were written anew their members' places, if they are well behind a flush of their drives, which has been. A set that
-    /// was emptied meanwhile needs none. (AS-REPLACE-1)
-    pub(crate) async fn give_places(&self, copied: &[Rc<Copied>]) {
+    /// was emptied meanwhile needs none. Returns those of which the drive says nothing: they wait on. (AS-REPLACE-1)
+    pub(crate) async fn give_places(&self, copied: &[Rc<Copied>]) -> Vec<Rc<Copied>> {
         let well = join_all(copied.iter().map(|copied| self.is_well(copied.spare))).await;
+        let mut silent = Vec::new();
         for (copied, well) in copied.iter().zip(well) {
+            let Some(well) = well else {
+                silent.push(copied.clone());
+                continue;
+            };
             if !self.membership.end_copied(copied) {
                 continue;
             }
@@ -166,16 +172,17 @@ impl Engine {
                 set.replace_member(*lost, *spare);
             }
         }
+        silent
     }
 
-    /// The drive says that the zone can be written.
-    async fn is_well(&self, Member { drive, zone }: Member) -> bool {
-        let Some(dev) = self.drives.usable(drive) else { return false };
-        match dev.report(zone, 1).await {
-            Ok(zones) => zones.first().is_some_and(|found| found.zone == zone && !is_dead(found)),
+    /// The drive says that the zone can be written, or that it cannot; `None` if it says nothing.
+    async fn is_well(&self, Member { drive, zone }: Member) -> Option<bool> {
+        let Some(dev) = self.drives.usable(drive) else { return Some(false) };
+        match report_patiently(&dev, zone, 1).await {
+            Ok(zones) => Some(zones.first().is_some_and(|found| found.zone == zone && !is_dead(found))),
             Err(error) => {
                 tracing::warn!(drive = self.drives.name(drive), %error, "a drive does not say what became of a zone");
-                false
+                is_lost(&error).then_some(false)
             }
         }
     }

@@ -66,6 +66,13 @@ impl Membership {
         at.map(|at| all.swap_remove(at)).is_some()
     }
 
+    /// Zones that wait, but for those.
+    pub(crate) fn copied_beside(&self, others: &[Rc<Copied>]) -> Vec<Rc<Copied>> {
+        let copied = self.copied.borrow();
+        let is_other = |copied: &Rc<Copied>| others.iter().any(|other| Rc::ptr_eq(other, copied));
+        copied.iter().filter(|copied| !is_other(copied)).cloned().collect()
+    }
+
     /// Drives of the zones that are to be members of a set.
     pub(crate) fn joining(&self, set: &Rc<ZoneSet>) -> Vec<DriveId> {
         let copied = self.copied.borrow();

@@ -80,9 +80,11 @@ impl Engine {
     /// Makes zones durable that the next superblock names as available (AS-SET-1), or as members for the first time: these take their
     /// places here (AS-REPLACE-1). Nothing may be awaited between this and the table's copy.
     async fn flush_replaced(&self) -> Result<()> {
+        // Zones of which the drive says nothing are for the next superblock.
+        let mut silent = Vec::new();
         loop {
             // Before the drives: each of them is to be flushed from before that on.
-            let copied = self.membership.copied.borrow().clone();
+            let copied = self.membership.copied_beside(&silent);
             let due = self.superblock.unflushed.due();
             if due.is_empty() && copied.is_empty() {
                 return Ok(());
@@ -103,7 +105,7 @@ impl Engine {
             if let Some((drive, error)) = refused {
                 return Err(Error::device(format!("flushing {}", self.drives.name(drive)), error));
             }
-            self.give_places(&copied).await;
+            silent.extend(self.give_places(&copied).await);
         }
     }
 }

@@ -437,6 +437,37 @@ fn a_zone_that_failed_before_it_was_flushed_takes_no_members_place() {
     });
 }
 
+/// AS-REPLACE-1: a drive says nothing of the zones that were written anew, once, or at the flush before one superblock and for longer. They
+/// take their places once it does.
+#[test]
+fn a_drive_that_says_nothing_for_a_while_spoils_no_zone() {
+    for silent in [1, 3, 30] {
+        Sim::new(1).run(move |rt| async move {
+            let (devices, store, _) = filled(&rt).await;
+            let geometry = Geometry { volatile_cache: true, ..Geometry::hm_smr(Blocks(60), 14, 0, 12) };
+            let added = SimDevice::new(&rt, &MemoryDevice::new(geometry));
+            store.add_drive(&named(std::slice::from_ref(&added))[0]).await.unwrap();
+            let failed = Rc::new(Cell::new(false));
+            let (told, mut written) = (failed.clone(), false);
+            added.on_command(move |command, device| match command.kind {
+                CommandKind::Write => written |= command.zone.is_some_and(|zone| zone.0 > 1),
+                CommandKind::Flush if written && !told.replace(true) => {
+                    let report = |nth| Trigger::Nth(CommandKind::Report, nth);
+                    let rules = (0..silent).map(|nth| FaultRule { trigger: report(nth), fault: Fault::ReadError });
+                    device.set_faults(Faults::new(rules));
+                }
+                _ => {}
+            });
+            store.remove_drive(DriveId(0), RebuildOptions::default(), |_| {}).await.unwrap();
+            assert!(failed.get(), "the case is not met");
+            lose(&devices, &store, 1).await;
+            for object in store.list(b"a", None, 100).unwrap() {
+                assert!(store.get(object.name).await.unwrap() == bytes(2, 19_000));
+            }
+        });
+    }
+}
+
 /// AS-CLOSE-3: an array is closed while it is rebuilt, as fast as that goes or at a limit, and nobody looks at the rebuild any more: it
 /// ends first, soon.
 #[test]
