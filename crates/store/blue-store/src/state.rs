@@ -69,7 +69,8 @@ pub(crate) struct State {
     pub(crate) waiters: u32,
     /// No zone was free, and none could be won, at this time. It counts for [`TRIED_AGAIN`]: bytes that could not be read may be readable then.
     pub(crate) full: Option<Instant>,
-    /// The first of those who wait for room came then, or the last of them got some: for the others each zone is tried once more. (BLU-CLEAN-4)
+    /// The first of those who wait for room, a call or a lane, came then, or the last call got some: for the others each zone is tried once
+    /// more. (BLU-CLEAN-4)
     pub(crate) waits_since: Instant,
     pub(crate) looked: Looked,
     pub(crate) collections: BTreeMap<CollectionId, Rc<Collection>>,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use shingle_base::{BLOCK_SIZE, ZoneId};
+use shingle_runtime::Instant;
 use shingle_zone_kit::{Command, Lane, Reset, Status, Writer, ZoneCommands, write_lane};
 use shingle_zoned::DeviceError;
 
@@ -180,6 +181,16 @@ impl State {
         Some(other)
     }
 
+    /// New data wait for room. If nobody has waited before, each zone is tried once more for them. (BLU-CLEAN-4)
+    fn lane_waits(&mut self, lane: usize, now: Instant) {
+        if !self.has_waiters() {
+            self.waits_since = now;
+        }
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.own.waits = true;
+        }
+    }
+
     /// Nothing has happened since `progress`, and nothing that is under way can bring new data the room that they were promised: the cleaner
     /// waits for their transactions.
     fn is_stuck(&self, progress: u64) -> bool {
@@ -244,7 +255,7 @@ impl Writer for Engine {
             }
             Step::Wait if lane == COPIES => return Err(BlueError::no_space()),
             Step::Wait => {
-                self.lane(lane, |lane| lane.own.waits = true);
+                self.state.borrow_mut().lane_waits(lane, self.rt.now());
                 self.wakes.pressure.notify_one();
                 self.keeper.wake();
                 let progress = self.state.borrow().progress();

@@ -188,6 +188,37 @@ fn nobody_waits_without_end_for_data_that_cannot_be_read() {
     });
 }
 
+/// BLU-CLEAN-4: zones fail under data that have room, and nobody else waits for any. A zone is emptied for them that could not be read a minute
+/// ago.
+#[test]
+fn data_whose_zones_failed_get_the_room_of_a_zone_that_can_be_read_again() {
+    Sim::new(1).run(|rt| async move {
+        let (device, store, _, count) = full(&rt, LENGTH).await;
+        let zones = full_zones(&store);
+        let mut of_one_zone = Transaction::new();
+        for number in together(&store, zones[0], count).await {
+            of_one_zone.remove(&object(number));
+        }
+        remove_one_of_each(&store, &zones[1..4], count).await;
+        no_data_can_be_read(&device, &store);
+        assert_eq!(write_other(&store, 1).await, Err(BlueErrorKind::NoSpace));
+        device.set_faults(Faults::default());
+        store.submit(collection(0, 1).id, of_one_zone).await.unwrap();
+        rt.sleep(Duration::from_secs(60)).await;
+        // That of new data, the one that is free for them, and all but one of those that are kept for copies.
+        let (data, mut failed) = (store.data_zones(), 0);
+        device.on_command(move |command, device| {
+            let of_data = command.zone.filter(|zone| data.contains(&zone.0));
+            if let (CommandKind::Write, Some(zone), 0..4) = (command.kind, of_data, failed) {
+                device.medium().set_state(zone, ZoneState::ReadOnly);
+                failed += 1;
+            }
+        });
+        assert_eq!(write_other(&store, 1).await, Ok(()), "{:?}", store.stats());
+        assert_eq!((store.stats().zones_broken, store.check(true).await.unwrap()), (4, vec![]));
+    });
+}
+
 /// BLU-VICTIM-2: zones that can be written no more are the best victims by their counts, and none of them gives room back. A write that waits
 /// gets that of another zone; and once there is room, what they hold is moved.
 #[test]
