@@ -42,11 +42,19 @@ pub struct System {
     pub name: String,
     profile: Profile,
     kind: Kind,
+    /// Memory of a volume's map. (TL-MEM-1)
+    map_bytes: Option<u64>,
 }
 
 impl System {
     fn new(name: &str, profile: Profile, kind: Kind) -> Self {
-        Self { name: name.to_owned(), profile, kind }
+        Self { name: name.to_owned(), profile, kind, map_bytes: None }
+    }
+
+    /// The same, whose volume's map has a limit.
+    #[must_use]
+    pub fn with_map_of(self, bytes: u64) -> Self {
+        Self { map_bytes: Some(bytes), ..self }
     }
 
     /// A drive that takes blocks in any order.
@@ -117,8 +125,9 @@ impl System {
         let failed = |error: shingle_store_api::StoreError| LabError(format!("{}: {error}", self.name));
         let store: Rc<dyn BlockStore> = match &self.kind {
             Kind::Volume(attach) => {
+                let options = Options { map_bytes: self.map_bytes, ..Options::default() };
                 Volume::format(rt, device.clone(), FormatOptions::default()).await.map_err(failed)?;
-                let (volume, _) = Volume::open(rt, device.clone(), Options::default()).await.map_err(failed)?;
+                let (volume, _) = Volume::open(rt, device.clone(), options).await.map_err(failed)?;
                 if let Some(attach) = attach {
                     attach(rt, &volume);
                 }

@@ -197,7 +197,7 @@ fn a_trace_on_drives_of_every_kind() {
 #[test]
 fn translation_layers_beside_a_drive_that_translates() {
     let found = run("stl-replay", &mut context());
-    assert_eq!(found.grids.len(), 7, "three modes of one load, two of two");
+    assert_eq!(found.grids.len(), 8, "three modes of one load, two of two, and volumes on few zones");
     let throughput = |load: &str, system: &str| {
         let grid = found.grids.iter().find(|grid| grid.name == format!("stl-replay-{load}")).unwrap();
         assert_eq!(grid.rows.len(), 6, "a row for each system");

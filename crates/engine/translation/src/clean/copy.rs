@@ -161,7 +161,7 @@ fn told_of(pieces: &mut [Piece], least: u32) -> Vec<(u64, oneshot::Receiver<Resu
 struct Batches {
     shape: Shape,
     windows: std::vec::IntoIter<Vec<Extent>>,
-    /// What is left of the window that has begun, the next one last.
+    /// The rest of the window that has begun, the next one last.
     window: Vec<Extent>,
     /// The end of the last piece that was taken of it, and its sectors in a pair that is not full.
     run_end: Option<u64>,

@@ -12,7 +12,7 @@ use super::piece::Piece;
 pub(crate) struct Own {
     /// Sectors of the command under way.
     pub(crate) flying: Vec<Range<u64>>,
-    /// When that began.
+    /// Its beginning.
     pub(crate) began: Instant,
     /// A command has failed, and what it left in its zone may count still: it has not been left, or found to be as it was. (TL-SNAP-3)
     pub(crate) failed: bool,

@@ -5,6 +5,7 @@ mod cleaning_rows;
 pub(super) mod filebench;
 mod filebench_rows;
 pub(super) mod heat;
+mod keeping_up;
 pub(super) mod map_size;
 pub(super) mod replay;
 mod rows;

@@ -12,7 +12,7 @@ use shingle_store_api::{BlockStore, Durability};
 
 use super::rows::Found;
 use super::traces::{self, Mode, Trace};
-use super::{rows, systems};
+use super::{keeping_up, rows, systems};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
@@ -37,7 +37,9 @@ pub(crate) fn experiment() -> Experiment {
                 all MiB that the trace touches are written in order, and ten minutes go by; then it is replayed with one and \
                 two I/Os outstanding and the write cache off, and with one and the write cache on. Loads that stand for the \
                 paper's traces are fitted to its description (src2_2: 98 % writes of 51 KiB, 60 % of I/Os sequential; src1_2: 75 %, 34 KiB, 40 %; \
-                wdev_0: 80 %, 8 KiB, 20 %; skewed as in Figure 15). A trace of one's own: `--trace FILE`.",
+                wdev_0: 80 %, 8 KiB, 20 %; skewed as in Figure 15). \
+                Behind that, volumes on few zones, which are cleaned all the time: random writes of 64 KiB at half of the rate that each bears. \
+                A trace of one's own: `--trace FILE`.",
         runs: Runs::SEEDS_AND_TURNS,
         run,
     }
@@ -164,6 +166,9 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     }
     if context.block_trace.is_none() {
         outcome.rows = rows::rows(&found, context.scale);
+        let (grid, rows) = keeping_up::run(context, NAME)?;
+        outcome.grids.push(grid);
+        outcome.rows.extend(rows);
     }
     Ok(outcome)
 }

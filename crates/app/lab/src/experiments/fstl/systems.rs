@@ -23,6 +23,12 @@ pub(super) const TL1: &str = "TL1";
 /// The second layer, as the paper has it: one frontier for callers, greedy cleaning.
 pub(super) const TL2: &str = "TL2";
 
+/// A volume without a layer.
+pub(super) const OWN_CLEANER: &str = "built-in cleaner";
+
+/// Zones of a drive that is full soon.
+const FEW_ZONES: u32 = 70;
+
 /// The page-mapped layer.
 pub(super) const ZDM: &str = "ZDM";
 
@@ -82,6 +88,27 @@ fn on(context: &Context, managed: Profile, zoned: Profile, cache_zones: u32) -> 
         System::zdm(ZDM, zoned.clone()),
         System::dm_zoned(DM_ZONED, zoned),
     ]
+}
+
+/// The zoned twin with as few zones as hold a volume, so that it is full soon: its cleaner, and both layers as they are by default.
+pub(super) fn on_few_zones(context: &Context) -> Result<Vec<System>, LabError> {
+    let zoned = few_zones(context)?;
+    let (ours, log) = (Tl1::default(), Tl2::default());
+    context.with_options("TL1 on few zones", &ours);
+    context.with_options("TL2 on few zones", &log);
+    Ok(vec![System::volume(OWN_CLEANER, zoned.clone()), first(TL1, &zoned, ours), second(TL2, &zoned, log)])
+}
+
+/// The zoned twin with few zones, which lie over all of its platters. Below `full` they are shorter, too.
+pub(super) fn few_zones(context: &Context) -> Result<Profile, LabError> {
+    let few = |managed: &Profile| {
+        let mut twin = zoned_twin(managed);
+        twin.shape.zones = FEW_ZONES;
+        twin.shape.conventional_zones = 0;
+        twin.shape.zone_mib = context.scale.pick(64, 64, 256);
+        twin
+    };
+    Ok(context.twin(&managed()?, few))
 }
 
 /// The second layer alone.
