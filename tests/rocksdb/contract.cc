@@ -379,7 +379,15 @@ void Follow(const std::string& uri, const std::string& path) {
   Options options;
   options.env = env.get();
   DB* reading = nullptr;
-  OK(DB::OpenForReadOnly(options, path, &reading));
+  Status opened;
+  // A log that it has listed may be gone when it comes to it, on any file system: then it is opened again.
+  for (int tries = 0; tries < 20; ++tries) {
+    opened = DB::OpenForReadOnly(options, path, &reading);
+    if (!opened.IsPathNotFound()) {
+      break;
+    }
+  }
+  OK(opened);
   const std::unique_ptr<DB> alone(reading);
   CHECK(Count(*alone, true) >= first);
   CHECK(alone->Put(WriteOptions(), Key(0), "x").IsNotSupported());

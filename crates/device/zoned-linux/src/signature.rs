@@ -3,7 +3,6 @@
 //! **Owns** the table. Conservative: a mark is enough, even if all else is damaged. **Knows nothing of** Shingle's own
 //! formats, none of which looks like any of these.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -113,41 +112,41 @@ fn in_tail(tail: &[u8]) -> Option<&'static str> {
     old.then_some("a RAID member (md)")
 }
 
-/// `length` bytes, whole blocks, from byte `at` of `file`. Blocks that cannot be read are zeros: only a mark that was read is a reason to
-/// refuse a drive, and a bad block among its first ones must not keep a store closed for ever.
-///
-/// # Errors
-/// None of the blocks can be read.
-fn read(file: &impl FileExt, at: u64, length: u64) -> io::Result<AlignedBuf> {
+/// `length` bytes, whole blocks, from byte `at` of `file`, with zeros for blocks that cannot be read, and the error of the last of those.
+fn read(file: &impl FileExt, at: u64, length: u64) -> (AlignedBuf, Option<io::Error>) {
     let mut buffer = AlignedBuf::zeroed(Blocks(length / BLOCK_SIZE as u64));
-    let Err(error) = file.read_exact_at(&mut buffer, at) else { return Ok(buffer) };
-    let mut any = false;
-    for (number, block) in buffer.chunks_mut(BLOCK_SIZE).enumerate() {
-        match file.read_exact_at(block, at + (number * BLOCK_SIZE) as u64) {
-            Ok(()) => any = true,
-            Err(_) => block.fill(0),
+    let mut failed = None;
+    if file.read_exact_at(&mut buffer, at).is_err() {
+        for (number, block) in buffer.chunks_mut(BLOCK_SIZE).enumerate() {
+            if let Err(error) = file.read_exact_at(block, at + (number * BLOCK_SIZE) as u64) {
+                block.fill(0);
+                failed = Some(error);
+            }
         }
     }
-    if any { Ok(buffer) } else { Err(error) }
+    (buffer, failed)
 }
 
-/// Owner of the mark on an ordinary drive of `size` bytes.
-pub(crate) fn on_ordinary(file: &File, size: u64) -> io::Result<Option<&'static str>> {
+/// Owner of the mark on an ordinary drive of `size` bytes, which may be about to be overwritten.
+///
+/// # Errors
+/// No mark was seen, and one may lie where the drive cannot be read.
+pub(crate) fn on_ordinary(file: &impl FileExt, size: u64) -> io::Result<Option<&'static str>> {
     let whole = size / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
-    let head = read(file, 0, HEAD_BYTES.min(whole))?;
-    if let Some(what) = in_head(&head) {
-        return Ok(Some(what));
-    }
+    let (head, unread_head) = read(file, 0, HEAD_BYTES.min(whole));
     let length = TAIL_BYTES.min(whole);
-    let tail = read(file, whole - length, length)?;
-    Ok(in_tail(&tail))
+    let (tail, unread_tail) = read(file, whole - length, length);
+    match (in_head(&head).or_else(|| in_tail(&tail)), unread_head.or(unread_tail)) {
+        (None, Some(error)) => Err(error),
+        (found, _) => Ok(found),
+    }
 }
 
-/// Owner of the mark in a zone of which `written` bytes from byte `at` can be read.
+/// Owner of the mark in a zone of which `written` bytes from byte `at` can be read. Only a mark that was read is a reason to refuse a zone: its
+/// store has its own words for one that is unreadable, and a bad block among its first ones must not keep the store closed for ever.
 pub(crate) fn in_zone(file: &impl FileExt, at: u64, written: u64) -> Option<&'static str> {
     let length = written.min(HEAD_BYTES) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
-    // Empty, or nothing of it can be read: the store has its own words for that.
-    in_head(&read(file, at, length).ok()?)
+    in_head(&read(file, at, length).0)
 }
 
 #[cfg(test)]
@@ -224,9 +223,11 @@ mod tests {
         for (bad, seen) in [(0, true), (0x10, false), (0x11, true), (63, true)] {
             let worn = Worn(btrfs.clone(), bad);
             assert_eq!(in_zone(&worn, 0, HEAD_BYTES).is_some(), seen, "block {bad}");
+            let ordinary = on_ordinary(&worn, HEAD_BYTES);
+            assert_eq!(ordinary.is_ok(), seen, "block {bad}: an ordinary drive may be another's if it cannot be read");
+            assert_eq!(ordinary.ok().flatten().is_some(), seen, "block {bad}");
         }
         assert_eq!(in_zone(&Worn(head(0, b"XFSB"), 0), 0, 4096), None, "nothing of it can be read");
-        assert!(read(&Worn(vec![0; 4096], 0), 0, 4096).is_err());
     }
 
     #[test]

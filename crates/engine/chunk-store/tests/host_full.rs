@@ -174,6 +174,42 @@ fn a_full_host_refuses_writes_and_goes_on_by_itself() {
     }
 }
 
+/// CS-HOST-1: zones that could not be opened for want of room alone stay free, whether the journal had room or not.
+#[test]
+fn zones_stay_free_while_only_the_log_has_room() {
+    for seed in seeds(20) {
+        let medium = formatted(Geometry::hm_smr(Blocks(64), 40, 0, 16));
+        let mut random = Random::new(seed);
+        let options = options(&mut random);
+        Sim::new(seed).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let (store, _) = common::open(&rt, &device, options.clone()).await;
+            let free = || {
+                let zones = store.zones().into_iter().filter(|zone| zone.status == ZoneStatus::Free);
+                zones.map(|zone| zone.zone).collect::<Vec<_>>()
+            };
+            rt.sleep(Duration::from_secs(1)).await;
+            let before = free();
+            device.set_faults(Faults::new(before.iter().map(|zone| full(Trigger::Zone(CommandKind::Write, *zone)))));
+            let mut number = 0;
+            let refused = loop {
+                number += 1;
+                store.create(id(number), Stream::Data).await.unwrap();
+                if let Err(error) = store.append(id(number), 0, vec![data(number)]).await {
+                    break error;
+                }
+            };
+            assert_eq!(refused.kind, ErrorKind::HostFull, "seed {seed}");
+            rt.sleep(Duration::from_secs(20)).await;
+            let injected = device.faults().injected().len();
+            device.set_faults(Faults::default());
+            assert!(injected > 0 && free() == before, "seed {seed}: {injected} openings, {:?} of {before:?}", free());
+            rt.sleep(Duration::from_secs(1)).await;
+            store.append(id(number), 0, vec![data(number)]).await.unwrap();
+        });
+    }
+}
+
 /// A store that closes does not wait for room, and lets go of its drive.
 #[test]
 fn a_store_on_a_full_host_can_be_closed_and_opened_for_reading() {

@@ -93,7 +93,9 @@ async fn open(
     for short in room::short([node.clone()]) {
         tracing::warn!("{short}");
     }
-    let dev = device::open_drive(&node, runtime, OpenOptions::default())?;
+    let label = node.display().to_string();
+    let opening = device::open_drive_in_time(&node, runtime, OpenOptions::default());
+    let dev = waiting::named_if_late(runtime, health, &label, opening).await?;
     health.opening("opening the blue store");
     let opened = Store::open(runtime, gauges.count(runtime, dev), blue_options(config)).await;
     let (store, report) = opened.map_err(|error| failed(config, &error))?;
@@ -145,7 +147,7 @@ pub(crate) async fn open_to_read(
 ) -> Result<(Store, BlueEngine)> {
     let named = |error: Error| Error::new(error.kind, format!("blue store {}: {}", config.name, error.message));
     let node = node_of(runtime, config, None, health).await.map_err(named)?;
-    let dev = device::open_drive(&node, runtime, OpenOptions::default()).map_err(named)?;
+    let dev = device::open_drive_in_time(&node, runtime, OpenOptions::default()).await.map_err(named)?;
     let opened = Store::examine(runtime, dev, blue_options(config)).await;
     let (store, _) = opened.map_err(|error| named(failed(config, &error)))?;
     let options = objects_options(config, Memory::unbounded());

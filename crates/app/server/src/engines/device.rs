@@ -10,13 +10,13 @@ use futures_util::future::{Either, select};
 use shingle_base::ZoneId;
 use shingle_runtime::Runtime;
 use shingle_zoned::{PeekDevice, ZoneRange, ZonedDevice};
-use shingle_zoned_linux::{OpenOptions, TakenDrive, ZonedModel};
+use shingle_zoned_linux::{OpenOptions, TakenDrive};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::partition::{self, PartitionDevice};
 use super::whole;
-use crate::drive_path::{holder, split};
+use crate::drive_path::split;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Opens the drive at `path`: a zoned block device, an emulated drive on an ordinary one or in a file, or a partition of one of these
@@ -29,25 +29,17 @@ pub fn open_drive(path: &Path, runtime: &Runtime, options: OpenOptions) -> Resul
     take(path, options)?.start(runtime)
 }
 
-/// As [`open_drive`], without blocking the caller's thread: a zoned drive that does not answer within two minutes is an error of kind
-/// `Drive`; an emulated one may have far more to read. `System` is the want of something that is no fault of the drive.
+/// As [`open_drive`], without blocking the caller's thread: a drive that does not answer within two minutes is an error of kind `Drive`. `System` is the want of something that is no fault of the drive.
 ///
 /// # Errors
 /// As [`open_drive`].
 pub async fn open_drive_in_time(path: &Path, runtime: &Runtime, options: OpenOptions) -> Result<Rc<dyn ZonedDevice>> {
     let node = path.to_owned();
-    in_time(path, runtime, patience(path), move || take(&node, options)).await?.start(runtime)
+    in_time(path, runtime, PATIENCE, move || take(&node, options)).await?.start(runtime)
 }
 
-/// Longest time for a zoned drive to be opened, which takes a report of its zones: the kernel gives up commands by then.
+/// Longest time for a drive to be opened, which takes a report of its zones: the kernel gives up commands by then.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The same for an emulated one: after a power cut it may have to look for zeros behind each of its write pointers.
-const EMULATED_PATIENCE: Duration = Duration::from_mins(15);
-
-fn patience(path: &Path) -> Duration {
-    let zoned = shingle_zoned_linux::describe(&holder(path)).is_ok_and(|drive| drive.zoned != ZonedModel::None);
-    if zoned { PATIENCE } else { EMULATED_PATIENCE }
-}
 
 /// Openings that were given up and have not ended: they still have their drives. Each receiver completes at its end.
 static HUNG: Mutex<Vec<(PathBuf, oneshot::Receiver<()>)>> = Mutex::new(Vec::new());

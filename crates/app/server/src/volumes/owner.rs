@@ -173,7 +173,7 @@ async fn open(rt: &Runtime, drive: &Path, options: Options) -> Result<(Volume, O
     let system = System::host();
     let node = inventory::locate(rt, &system, &name).await?;
     let called = inventory::called(&system, &name, &node);
-    let device = device::open_drive(&node, rt, OpenOptions::default())?;
+    let device = device::open_drive_in_time(&node, rt, OpenOptions::default()).await?;
     let (volume, report) = Volume::open(rt, device, options).await.map_err(|error| {
         let kind = if error.message.contains("version") { ErrorKind::NewerVersion } else { ErrorKind::Drive };
         Error::new(kind, format!("{called}: {}", error.message))

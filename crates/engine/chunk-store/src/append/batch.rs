@@ -19,7 +19,7 @@ pub(crate) struct Framed {
 
 /// One device write.
 pub(crate) struct Batch {
-    zone: ZoneId,
+    pub(crate) zone: ZoneId,
     /// First block of the batch.
     pub(crate) start: u32,
     /// Block of the next record.

@@ -10,6 +10,8 @@
 //! - CS-APP-3: an append is one record or part of one: a power cut leaves all of it or nothing.
 //! - CS-APP-4: an append that is tried again after a write error covers the same range, so that two copies of it which
 //!   both survive are interchangeable.
+//! - CS-APP-7: on a drive with a volatile cache a write counts once the drive says, after its flush, that its zone can be written still: a zone that
+//!   failed in between may have lost it. `an_append_goes_elsewhere_if_its_zone_loses_the_cache`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,13 +45,8 @@ impl Engine {
         if let Some(landing) = &mut self.state.borrow_mut().landing {
             landing.note_other_command();
         }
-        if let Some(batch) = self.next_batch(zone) {
-            let moves = batch.records.iter().any(|framed| framed.pending.moved);
-            let written = match self.drive.flush.write(self.start_of(&batch), batch.pieces).await {
-                Ok(()) if moves => self.has_kept(zone).await,
-                written => written,
-            };
-            match written.map_err(Arc::new) {
+        if let Some(mut batch) = self.next_batch(zone) {
+            match self.write_durably(&mut batch).await.map_err(Arc::new) {
                 Ok(()) => self.commit(zone, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back(zone, batch.start, batch.records);
@@ -116,8 +113,13 @@ impl Engine {
         Some(batch)
     }
 
-    /// Fails if a zone may have lost what the drive's cache held of it before a flush (CS-LAND-4). The error of the write would not do: a zone may
-    /// have failed at a command of somebody else, or at none.
+    /// Writes a batch, so that it is durable. Fails also if the zone may have lost what the drive's cache held of it before the flush (CS-APP-7): it
+    /// may have failed at a command of somebody else, or at none.
+    pub(crate) async fn write_durably(&self, batch: &mut Batch) -> DeviceResult<()> {
+        self.drive.flush.write(self.start_of(batch), std::mem::take(&mut batch.pieces)).await?;
+        self.has_kept(batch.zone).await
+    }
+
     async fn has_kept(&self, zone: ZoneId) -> DeviceResult<()> {
         if !self.drive.geometry.volatile_cache {
             return Ok(());

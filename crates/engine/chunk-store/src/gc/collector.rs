@@ -40,6 +40,11 @@ impl Rests {
         self.0.borrow_mut().push_back(resting);
     }
 
+    /// True if no zone rests.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     /// The time since which the first rests.
     pub(super) fn first_since(&self) -> Option<Instant> {
         self.0.borrow().front().map(|resting| resting.since)

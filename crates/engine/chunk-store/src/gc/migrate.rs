@@ -135,6 +135,24 @@ impl Engine {
         (zone.stream, live)
     }
 
+    /// True if a victim is of use only as a whole (CS-GC-13).
+    fn has_to_win(&self, victim: ZoneId) -> bool {
+        self.is_short() && self.state.borrow().zones.get(victim).status == ZoneStatus::Closed
+    }
+
+    /// Reads all that lives in a victim. Returns whether all of it can be moved.
+    async fn reads_whole(self: &Rc<Self>, victim: ZoneId, live: &[Live], failed: &mut Failed) -> Result<bool> {
+        let mut rest = live;
+        while !rest.is_empty() {
+            let (run, later) = rest.split_at(run_length(rest));
+            if self.read_run(victim, run, failed).await?.len() < run.len() {
+                return Ok(false);
+            }
+            rest = later;
+        }
+        Ok(true)
+    }
+
     /// Copies all that can be read. Returns whether more may be another time.
     async fn copy_all(
         self: &Rc<Self>,
@@ -145,10 +163,17 @@ impl Engine {
     ) -> Result<bool> {
         let mut rest = live;
         let mut failed = Failed::default();
+        let whole = self.has_to_win(victim);
+        if whole && !self.collector.rests.is_empty() && !self.reads_whole(victim, live, &mut failed).await? {
+            return Ok(failed.records > 0);
+        }
         while !rest.is_empty() && failed.commands < FAILED_READS_MAX {
             let began = self.rt.now();
             let (run, later) = rest.split_at(run_length(rest));
             let moving = self.read_run(victim, run, &mut failed).await?;
+            if whole && moving.len() < run.len() {
+                return Ok(failed.records > 0);
+            }
             self.write_run(victim, stream, moving, copies).await?;
             rest = later;
             let share = self.collector.advance(run.iter().map(|live| u64::from(live.record.length)).sum());

@@ -20,6 +20,9 @@
 //! - CS-GC-9: emptying a zone ends, even if the caller who asked for it goes away. `a_step_of_gc_ends_though_its_caller_went_away`.
 //! - CS-GC-11: a step that finds the drive gone stops the store. `gc_that_finds_the_drive_gone_stops_the_store`.
 //! - CS-GC-12: no pause between runs goes on while appends wait for space. `a_pause_of_gc_ends_once_appends_wait_for_space`.
+//! - CS-GC-13: where callers have no zone left, nothing is copied out of a zone behind a record that cannot be moved; and while zones rest, nothing
+//!   before all of its records have been read. Else copies out of zones that are not won would take the room that the next victim needs.
+//!   `zones_whose_rest_ends_leave_gc_time_for_others`.
 
 mod collector;
 mod lifetime;

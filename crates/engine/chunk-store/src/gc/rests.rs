@@ -4,9 +4,10 @@
 //!
 //! # Invariants
 //! - CS-GC-10: no zone is left alone for good because the drive failed reads or reports. It is no victim while it rests, and no append waits for it. A
-//!   rest ends after [`REST`], whatever else GC has to do; after [`REST_SHORT`] if callers have no zone left and no other zone is a victim, or where a caller asks for GC.
+//!   rest ends after [`REST`], whatever else GC has to do, but one only for each zone that GC empties while it has others; after [`REST_SHORT`] if callers have no zone left and no other zone is a victim, or where a caller asks for GC.
 //!   `zones_that_cannot_be_read_for_a_while_are_emptied_later`, `appends_have_space_again_once_a_full_drive_can_be_read`,
-//!   `a_rest_ends_in_time_beside_other_victims`.
+//!   `a_rest_ends_in_time_beside_other_victims`,
+//!   `zones_whose_rest_ends_leave_gc_time_for_others`.
 
 use std::time::Duration;
 
@@ -52,9 +53,10 @@ impl Engine {
         true
     }
 
-    /// Ends the rest that is oldest, if it is over whatever else there is to do. One at a time: appends would wait for all of them.
-    pub(super) fn end_rest_in_time(&self) {
-        self.end_oldest_rest(REST);
+    /// Ends the rest that is oldest, if it is over whatever else there is to do. Returns whether it did. One for each zone that was emptied:
+    /// appends would wait for all of them.
+    pub(super) fn end_rest_in_time(&self) -> bool {
+        self.end_oldest_rest(REST)
     }
 
     /// Ends all that took so long.
@@ -87,7 +89,7 @@ impl Engine {
     }
 
     /// True if no zone is left to callers.
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         let zones = &self.state.borrow().zones;
         zones.count(ZoneStatus::Free) + zones.count(ZoneStatus::Garbage) <= GC_RESERVE
     }

@@ -156,12 +156,13 @@ impl Engine {
     /// Collects whenever it is wanted, and in idle time, until the store stops.
     pub(crate) async fn gc_task(self: Rc<Self>) {
         let mut idle = false;
+        let mut won = true;
         loop {
             if self.state.borrow().stopped.is_some() {
                 return;
             }
             self.note_lifetimes();
-            self.end_rest_in_time();
+            won = won && !self.end_rest_in_time();
             let urgent = self.gc_urgent();
             let wins = if urgent { self.victim(true) } else { None };
             let victim = if let Some(zone) = wins.or_else(|| self.retreat()) {
@@ -180,6 +181,7 @@ impl Engine {
                 continue;
             };
             let emptied = self.empty_zone(victim).await;
+            won |= emptied.is_ok() && !self.rests(victim);
             if emptied.as_ref().is_err_and(|error| error.kind == ErrorKind::HostFull) {
                 // Callers that wait for space from GC would wait for room on the host.
                 self.refuse_waiting();

@@ -22,7 +22,8 @@
 //!   Until then the original is there; from then on the copy has not only itself to say that it was durable.
 //!   `a_bad_copy_costs_its_own_bytes_once_the_original_is_reset`, `copies_behind_what_cannot_be_read_are_marked_too`.
 //! - CS-MARK-6: the end of a zone in which a write failed, or whose copies did not count (CS-GC-8), is marked at once: of what it has behind the
-//!   index nothing counts, and an opening would tell of it as lost (CS-ZONE-5). `originals_stay_where_the_zone_with_their_copies_goes_offline`.
+//!   index nothing counts, and an opening would tell of it as lost (CS-ZONE-5). Of a landing zone it is marked once nothing in it is needed.
+//!   `originals_stay_where_the_zone_with_their_copies_goes_offline`, `an_append_goes_elsewhere_if_its_zone_loses_the_cache`.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -45,9 +46,9 @@ impl StoreState {
     /// Marks for what a zone has to say, none longer than `bytes_max`.
     fn marks_of(&self, zone: ZoneId, bytes_max: usize) -> Vec<Mark> {
         let slot = self.zones.get(zone);
-        // A garbage zone may be reset. The index of a landing zone does not have all of its live records (CS-MARK-1).
-        let marked = slot.status == ZoneStatus::Activated || slot.status.is_ended();
-        if !marked || slot.landing {
+        // A garbage zone may be reset. The index of a landing zone has all of its live records only at its end (CS-MARK-1).
+        let (open, ended) = (slot.status == ZoneStatus::Activated, slot.status.is_ended());
+        if !(ended || open && !slot.landing) || slot.landed > 0 {
             return Vec::new();
         }
         let closed = slot.status.is_ended() && slot.indexed_to >= slot.needed_to();

@@ -73,8 +73,8 @@ impl Engine {
             for _ in 0..GATHER_STEPS {
                 self.rt.yield_now().await;
             }
-            let Some(LandingBatch { zone, choice, batch }) = self.landing_batch() else { return };
-            match self.drive.flush.write(self.start_of(&batch), batch.pieces).await.map_err(Arc::new) {
+            let Some(LandingBatch { zone, choice, mut batch }) = self.landing_batch() else { return };
+            match self.write_durably(&mut batch).await.map_err(Arc::new) {
                 Ok(()) => self.landed(zone, choice, batch.records),
                 Err(error) if self.left_untouched(zone, batch.start, &error).await => {
                     self.take_back_landing(zone, batch.start, batch.records);
@@ -230,6 +230,9 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         state.counters.write_errors += u64::from(!error.kind.is_host_full());
         self.close_landing_zone(&mut state, zone, status);
+        if !gone {
+            self.mark_ended(&mut state, [zone]);
+        }
         let mut retries: Vec<Pending> = records.into_iter().map(|framed| framed.pending).collect();
         retries.iter_mut().for_each(|pending| pending.tries += 1);
         retries.extend(state.landing.iter_mut().flat_map(|landing| landing.queue.drain(..)));

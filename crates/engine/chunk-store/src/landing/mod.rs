@@ -14,8 +14,7 @@
 //! - CS-LAND-2: an append goes to the chunk's own zone only behind all that landed, in the same zone and order.
 //! - CS-LAND-3: a landing zone's `indexed_to` stays before its oldest record that is neither in the index nor dead
 //!   (CS-ZONE-3), and the zone is not reset while there is one.
-//! - CS-LAND-4: what landed is not dead unless the drive said after the flush of its move that the zone it went to can be written still
-//!   (as CS-GC-8): else it is moved another time. `what_landed_stays_where_the_zone_of_its_move_loses_its_cache`.
+//! - CS-LAND-4: what landed is not dead unless its move counts (CS-APP-7): else it is moved another time. `what_landed_stays_where_the_zone_of_its_move_loses_its_cache`.
 
 mod log;
 mod mover;

@@ -182,6 +182,8 @@ impl Engine {
     /// may come.
     pub(crate) fn landed_gone(self: &Rc<Self>, state: &mut StoreState, pieces: &[Piece]) {
         let StoreState { landing: Some(landing), zones, .. } = state else { return };
+        // Zones that failed, of which nothing is needed now.
+        let mut spent = Vec::new();
         for Piece { located, .. } in pieces {
             landing.bytes -= u64::from(located.length);
             let slot = zones.get_mut(located.zone);
@@ -191,10 +193,14 @@ impl Engine {
                 slot.indexed_to = indexed_to;
             }
             zones.note_garbage(located.zone);
-            if zones.get(located.zone).status == ZoneStatus::Garbage {
-                self.wakes.keeper.notify_one();
+            let slot = zones.get(located.zone);
+            match slot.status {
+                ZoneStatus::Garbage => self.wakes.keeper.notify_one(),
+                ZoneStatus::ReadOnly | ZoneStatus::Offline if slot.landed == 0 => spent.push(located.zone),
+                _ => {}
             }
         }
+        self.mark_ended(state, spent);
         if !pieces.is_empty() {
             self.land(state);
         }

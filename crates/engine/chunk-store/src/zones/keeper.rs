@@ -10,7 +10,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, ready, select};
 use shingle_base::ZoneId;
 use shingle_record::frame_zone_head;
 use shingle_zoned::{DeviceError, DeviceErrorKind, ZoneOp, ZoneState, report_patiently};
@@ -392,22 +392,20 @@ impl Engine {
         };
         // Side by side.
         let (opened, journaled) = match select(Box::pin(opened), Box::pin(journaled)).await {
-            Either::Left((opened, journaled)) => {
-                if let Err(error) = &opened
-                    && self.left_untouched(zone, 0, error).await
-                    && self.drive.dev.manage(zone, ZoneOp::Close).await.is_ok()
-                {
-                    // It is as free as it was. The entry of a generation that has not begun says nothing, and may wait
-                    // for room itself.
-                    self.rt.spawn_detached(async move { drop(journaled.await) });
-                    self.leave_free(zone);
-                    return self.no_host_room(zone).await;
-                }
-                (opened, journaled.await)
-            }
-            Either::Right((journaled, opened)) => (opened.await, journaled),
+            Either::Left((opened, journaled)) => (opened, Either::Left(journaled)),
+            Either::Right((journaled, opened)) => (opened.await, Either::Right(ready(journaled))),
         };
-        journaled.map_err(stopped)?;
+        if let Err(error) = &opened
+            && self.left_untouched(zone, 0, error).await
+            && self.drive.dev.manage(zone, ZoneOp::Close).await.is_ok()
+        {
+            // It is as free as it was. The entry of a generation that has not begun says nothing, and may wait for room
+            // itself.
+            self.rt.spawn_detached(async move { drop(journaled.await) });
+            self.leave_free(zone);
+            return self.no_host_room(zone).await;
+        }
+        journaled.await.map_err(stopped)?;
         let Err(error) = opened else {
             self.state.borrow_mut().failed_openings = 0;
             return Ok(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{content, formatted, open};
 use bytes::Bytes;
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use shingle_base::{Blocks, ChunkId, ZoneId};
 use shingle_chunk_store::{ChunkStore, ErrorKind, Options, PoolSizes, Stream, ZoneStatus};
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
@@ -238,6 +238,39 @@ fn a_rest_ends_in_time_beside_other_victims() {
         rt.sleep(Duration::from_secs(20)).await;
         assert_eq!(live(), 0, "CS-GC-10");
         assert!(store.store_stat().host_full && store.counters().gc_zones == 1, "{:?}", store.counters());
+    });
+}
+
+/// CS-GC-10, CS-GC-13: most zones have a block that cannot be read, and trying them all takes longer than they rest. Appends have the space of the others.
+#[test]
+fn zones_whose_rest_ends_leave_gc_time_for_others() {
+    let geometry = Geometry::hm_smr(Blocks(128), 95, 0, 12);
+    let medium = formatted(geometry.clone());
+    Sim::new(1).run(move |rt| async move {
+        let device = SimDevice::new(&rt, &medium);
+        let (store, _) = open(&rt, &device, quiet()).await;
+        drop(sparse_zones(&store, 80).await);
+        let closed: Vec<_> = store.zones().into_iter().filter(|zone| zone.status == ZoneStatus::Closed).collect();
+        store.close().await.unwrap();
+        let (store, _) = open(&rt, &device, Options { background: true, gc_idle_after: None, ..quiet() }).await;
+        for zone in closed.iter().take(70) {
+            device.medium().fail_reads(geometry.start_of(zone.zone) + Blocks(1), Blocks(1), None);
+        }
+        device.set_latency(Duration::from_secs(20));
+        for number in 0..20 {
+            let id = ChunkId::from_u64((1 << 40) + number);
+            let append = async {
+                store.create(id, Stream::Data).await.unwrap();
+                store.append(id, 0, vec![Bytes::from(content(number, 0, SIZE))]).await
+            };
+            match select(Box::pin(append), Box::pin(rt.sleep(Duration::from_secs(7200)))).await {
+                Either::Left((appended, _)) => assert!(appended.is_ok(), "append {number}: {appended:?}"),
+                Either::Right(_) => {
+                    panic!("append {number} waits for zones that cannot be read: {:?}", store.counters())
+                }
+            }
+        }
+        assert!(store.counters().gc_zones > 3, "the case is not met: {:?}", store.counters());
     });
 }
 

@@ -213,8 +213,9 @@ impl Service {
         let common_of =
             |key: &str| delimiter.and_then(|delimiter| common_prefix(key, prefix, delimiter).map(str::to_owned));
         // The marker of a page that ends with a common prefix is that prefix.
+        let mut passed = None;
         let mut after = after.map(|(key, id)| match common_of(&key) {
-            Some(common) if common == key && id.is_none() => (behind(&common), None),
+            Some(common) if common == key && id.is_none() => (behind(passed.insert(common)), None),
             _ => (key, id),
         });
         let mut page = UploadPage::default();
@@ -226,10 +227,12 @@ impl Service {
         loop {
             let found = self.store.list_uploads(bucket, prefix, after.clone(), PAGE_MAX).await;
             let found = found.map_err(errors::of_store)?;
+            let mut end = None;
             for upload in found.uploads {
-                let place = (upload.key.clone(), upload.id);
+                let place = (upload.key.clone(), Some(upload.id));
+                end = Some(place.clone());
                 let common = common_of(&upload.key);
-                if common.is_none() || common.as_ref() != page.prefixes.last() {
+                if common.is_none() || common != passed {
                     if page.uploads.len() + page.prefixes.len() == limit {
                         return Ok(UploadPage { next: last, ..page });
                     }
@@ -238,14 +241,14 @@ impl Service {
                         None => page.uploads.push(upload),
                     }
                 }
-                last = Some(common.map_or_else(|| (place.0, Some(place.1)), |common| (common, None)));
+                last = Some(common.clone().map_or(place, |common| (common, None)));
+                passed = common;
             }
-            // Below a common prefix nothing more is looked at.
-            let next = last.clone().map(|(key, id)| if id.is_none() { (behind(&key), None) } else { (key, id) });
-            if !found.truncated || next == after {
+            if !found.truncated || end.is_none() {
                 return Ok(page);
             }
-            after = next;
+            // Below a common prefix nothing more is looked at; some of its keys may lie behind that all the same.
+            after = end.max(passed.as_ref().map(|common| (behind(common), None)));
         }
     }
 

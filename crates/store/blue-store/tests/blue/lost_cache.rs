@@ -63,7 +63,7 @@ async fn has_all(rt: &Runtime, device: &SimDevice, store: Store, numbers: &[u64]
     reads_all(&store, numbers, length, &format!("{context}, opened again")).await;
 }
 
-/// What each run returned.
+/// Returns of each run.
 fn each<T: 'static>(
     count: u64,
     writes: std::ops::Range<u64>,
