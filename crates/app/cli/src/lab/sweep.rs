@@ -23,7 +23,7 @@ const NOT_SWEPT: &str = "cpu";
 
 /// Experiments that a report leaves out of its sweep: a single run of each takes ten seconds and more of a processor, and there are two for each
 /// constant.
-const NOT_IN_REPORT: [&str; 4] = ["skylight", "multistream", "zone-utilisation", "placement"];
+const NOT_IN_REPORT: [&str; 6] = ["skylight", "multistream", "zone-utilisation", "placement", "recovery", "slow-drive"];
 
 /// Moves every assumed constant.
 #[derive(Args)]
