@@ -123,7 +123,7 @@ fn rereads(findings: &Findings) -> Vec<Figure> {
             format!("A block of each MiB in order, of which some bands were cleaned, {drive} (Figure 2.19)"),
             Axis::linear("place (MiB)"),
             Axis::linear("latency (ms)"),
-            vec![Series::new("reads", Mark::LineAndPoints, numbered(&found.course_ms, 1))],
+            vec![Series::new("reads", Mark::Dots, numbered(&found.course_ms, 1))],
         ),
     ]
 }

@@ -23,7 +23,7 @@ const NOT_SWEPT: &str = "cpu";
 
 /// Experiments that a report leaves out of its sweep: a single run of each takes ten seconds and more of a processor, and there are two for each
 /// constant.
-const NOT_IN_REPORT: [&str; 4] = ["skylight", "multistream", "zone-utilisation", "placement"];
+const NOT_IN_REPORT: [&str; 6] = ["skylight", "multistream", "zone-utilisation", "placement", "recovery", "slow-drive"];
 
 /// Moves every assumed constant.
 #[derive(Args)]
@@ -142,14 +142,15 @@ pub(super) fn print(found: &Sweep) {
     if !found.flips.is_empty() {
         say!("\nverdicts that turn:");
     }
-    for Flip { experiment, row, question, constant, by, before, after, values } in &found.flips {
+    for Flip { experiment, row, question, constant, by, before, after, values, unit, against } in &found.flips {
         let verdict = |verdict: Option<Verdict>| match Verdict::word(verdict) {
             "" => "not judged".to_owned(),
             word => word.to_lowercase(),
         };
-        let [was, is] = values.map(|value| value.map_or("-".to_owned(), number));
+        let texts = |values: &[Option<f64>; 2]| values.map(|value| value.map_or("-".to_owned(), number));
+        let ([was, is], [held_was, held_is]) = (texts(values), texts(against));
         say!(
-            "  {constant} {}: {experiment}: {row}: {} {} -> {} ({was} -> {is})",
+            "  {constant} {}: {experiment}: {row}: {} {} -> {} ({was} -> {is} {unit}, held against {held_was} -> {held_is})",
             percent(*by),
             if *question == "goal_met" { "goal met?" } else { "reproduced?" },
             verdict(Some(*before)),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::escape::escaped;
 use super::number::number;
-use super::row::Verdict;
+use super::row::{Verdict, class};
 use crate::runs::sweep::{Flip, Move, Sweep};
 
 /// The section of a sweep, or of none.
@@ -40,7 +40,7 @@ fn findings(out: &mut String, sweep: &Sweep) {
     );
     if !sweep.flips.is_empty() {
         out.push_str(
-            "<h3>Verdicts that turn</h3><table><thead><tr><th>figure<th>constant<th>as it is<th>moved<th>reproduced?<th>goal met?</tr></thead><tbody>",
+            "<h3>Verdicts that turn</h3><table><thead><tr><th>figure<th>constant<th>as it is<th>moved<th>paper or goal<th>verdict</tr></thead><tbody>",
         );
         sweep.flips.iter().for_each(|flip| turned(out, flip));
         out.push_str("</tbody></table>");
@@ -72,29 +72,35 @@ fn findings(out: &mut String, sweep: &Sweep) {
 }
 
 fn turned(out: &mut String, flip: &Flip) {
-    let Flip { experiment, row, question, constant, by, before, after, values } = flip;
+    let Flip { experiment, row, question, constant, by, before, after, values, unit, against } = flip;
     let _ = write!(
         out,
-        "<tr><td class=id><a href='#{experiment}'>{experiment}</a>: {}<td class=number data-label='constant'>{} {}",
+        "<tr><td class=id><a href='#{experiment}'>{experiment}</a>: {}{}<td class=number data-label='constant'>{} {}",
         escaped(row),
+        if unit.is_empty() { String::new() } else { format!(" ({})", escaped(unit)) },
         escaped(constant),
         percent(*by)
     );
-    for (label, value) in ["as it is", "moved"].into_iter().zip(values) {
-        let _ = write!(out, "<td class=number data-label='{label}'>{}", value.map_or_else(String::new, number));
+    let text = |value: Option<f64>| value.map_or_else(String::new, number);
+    let held = match against {
+        [before, after] if before == after || after.is_none() => text(*before),
+        [before, after] => format!("{} &rarr; {}", text(*before), text(*after)),
+    };
+    for (label, text) in [("as it is", text(values[0])), ("moved", text(values[1])), ("paper or goal", held)] {
+        let _ = write!(out, "<td class=number data-label='{label}'>{text}");
     }
     let word = |verdict: Option<Verdict>| match Verdict::word(verdict) {
         "" => "not judged".to_owned(),
         word => word.to_lowercase(),
     };
-    for (label, asked) in [("reproduced?", "reproduced"), ("goal met?", "goal_met")] {
-        let text = match *question == asked {
-            true => format!("{} &rarr; <b class=no>{}</b>", word(Some(*before)), word(*after)),
-            false => String::new(),
-        };
-        let _ = write!(out, "<td class=answer data-label='{label}'>{text}");
-    }
-    out.push_str("</tr>");
+    let asked = if *question == "goal_met" { "goal met?" } else { "reproduced?" };
+    let _ = write!(
+        out,
+        "<td class=answer data-label='{asked}'><span>{asked}</span> {} &rarr; <b class={}>{}</b></tr>",
+        word(Some(*before)),
+        class(*after),
+        word(*after)
+    );
 }
 
 /// A factor in words.
@@ -125,8 +131,11 @@ mod tests {
             "one seed (7)",
             "at scale quick",
             "<a href='#space'>space</a>: a &lt;rate&gt;",
+            "<span>goal met?</span>",
             "skew_ms +50%",
             "yes &rarr; <b class=no>no</b>",
+            "(x)<td class=number data-label='constant'>",
+            "<td class=number data-label='moved'>9<td class=number data-label='paper or goal'>10<td class=answer",
             "Left out, since each takes long: memory",
         ] {
             assert!(page.contains(part), "{part}: {page}");

@@ -9,6 +9,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::dashes::dashes;
 use super::figure::{Figure, Mark, Series};
 use super::span::Span;
 use crate::report::number::number;
@@ -40,6 +41,9 @@ const STORES: [(&str, usize); 6] = [
     ("CS-F2FS (past the conventional zones)", 5),
 ];
 
+/// Dashes and gaps of lines of reference.
+const REFERENCES: [(f64, f64); 4] = [(9.0, 6.0), (3.0, 4.0), (18.0, 5.0), (3.0, 10.0)];
+
 const INK: RGBColor = RGBColor(40, 40, 40);
 const GRID: RGBColor = RGBColor(226, 226, 226);
 const PAPER_BAR: RGBColor = RGBColor(170, 170, 170);
@@ -68,8 +72,8 @@ pub(super) fn figure<B: DrawingBackend>(
     let paper = Canvas { area, scale: f64::from(scale) };
     let size = size(figure);
     let looks = looks(figure);
-    paper.text((16.0, 22.0), &figure.title, 18.0, Anchor::Left)?;
-    let top = legend(&paper, figure, &looks, f64::from(size.0))?;
+    let below = title(&paper, figure, f64::from(size.0))?;
+    let top = legend(&paper, figure, &looks, below, f64::from(size.0))?;
     let plot = Plot::of(&paper, figure, top, size)?;
     plot.axes(&paper, figure)?;
     let sides = figure.series.iter().filter(|series| series.mark == Mark::Bars).count().max(1);
@@ -126,7 +130,7 @@ fn looks(figure: &Figure) -> Vec<Look> {
             papers += usize::from(at == 0 || figure.series[at - 1].name != series.name);
             Look {
                 colour: BLACK,
-                dash: Some(if papers % 2 == 1 { (9.0, 6.0) } else { (3.0, 4.0) }),
+                dash: Some(REFERENCES[(papers.max(1) - 1) % REFERENCES.len()]),
                 shape: papers.max(1) - 1,
             }
         }
@@ -150,16 +154,30 @@ fn looks(figure: &Figure) -> Vec<Look> {
     figure.series.iter().enumerate().map(&mut look).collect()
 }
 
-/// Draws the names of the series in rows above the data, and returns where these end.
+/// Draws the title in as many lines as it needs, and returns where these end.
+fn title<B: DrawingBackend>(
+    paper: &Canvas<'_, B>,
+    figure: &Figure,
+    width: f64,
+) -> Result<f64, DrawingAreaErrorKind<B::ErrorType>> {
+    let lines = paper.wrapped(&figure.title, 18.0, width - 32.0)?;
+    for (number, line) in lines.iter().enumerate() {
+        paper.text((16.0, 22.0 + 22.0 * number as f64), line, 18.0, Anchor::Left)?;
+    }
+    Ok(12.0 + 22.0 * lines.len() as f64)
+}
+
+/// Draws the names of the series in rows between the title and the data, and returns where these end.
 fn legend<B: DrawingBackend>(
     paper: &Canvas<'_, B>,
     figure: &Figure,
     looks: &[Look],
+    below: f64,
     width: f64,
 ) -> Result<f64, DrawingAreaErrorKind<B::ErrorType>> {
-    let (mut x, mut y) = (18.0, 50.0);
+    let (mut x, mut y) = (18.0, below + 16.0);
     if figure.series.len() < 2 {
-        return Ok(44.0);
+        return Ok(below + 10.0);
     }
     for (at, (series, look)) in figure.series.iter().zip(looks).enumerate() {
         if at > 0 && figure.series[at - 1].name == series.name {
@@ -171,7 +189,9 @@ fn legend<B: DrawingBackend>(
         }
         match series.mark {
             Mark::Bars | Mark::Stacked => paper.rectangle((x + 8.0, y - 6.0), (x + 26.0, y + 6.0), look.colour)?,
-            Mark::Points | Mark::Dots | Mark::Paper => paper.shape((x + 14.0, y), look, series.mark)?,
+            // A dot of the data is too small to show its colour beside a name.
+            Mark::Dots => paper.shape((x + 14.0, y), &Look { shape: 0, ..*look }, Mark::Points)?,
+            Mark::Points | Mark::Paper => paper.shape((x + 14.0, y), look, series.mark)?,
             Mark::Line | Mark::Reference => paper.line(&[(x, y), (x + 28.0, y)], look, 2.5)?,
             Mark::LineAndPoints => {
                 paper.line(&[(x, y), (x + 28.0, y)], look, 2.5)?;
@@ -409,51 +429,18 @@ impl<B: DrawingBackend> Canvas<'_, B> {
     }
 }
 
-/// The dashes of a line.
-fn dashes(places: &[(f64, f64)], dash: f64, gap: f64) -> Vec<Vec<(f64, f64)>> {
-    let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
-    let (mut drawing, mut left) = (true, dash);
-    let Some(&first) = places.first() else { return parts };
-    let mut part = vec![first];
-    for pair in places.windows(2) {
-        let (from, to) = (pair[0], pair[1]);
-        let length = (to.0 - from.0).hypot(to.1 - from.1);
-        let mut done = 0.0;
-        while length - done > left {
-            done += left;
-            let at = (from.0 + (to.0 - from.0) * done / length, from.1 + (to.1 - from.1) * done / length);
-            if drawing {
-                part.push(at);
-                parts.push(std::mem::take(&mut part));
-            } else {
-                part = vec![at];
-            }
-            drawing = !drawing;
-            left = if drawing { dash } else { gap };
-        }
-        left -= length - done;
-        if drawing {
-            part.push(to);
-        }
-    }
-    if part.len() > 1 {
-        parts.push(part);
-    }
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::figure::Axis;
 
     #[test]
-    fn a_dashed_line_is_cut_at_its_corners_too() {
-        let parts = dashes(&[(0.0, 0.0), (10.0, 0.0), (10.0, 10.0)], 6.0, 2.0);
-        assert_eq!(
-            parts,
-            [vec![(0.0, 0.0), (6.0, 0.0)], vec![(8.0, 0.0), (10.0, 0.0), (10.0, 4.0)], vec![(10.0, 6.0), (10.0, 10.0)]]
-        );
+    fn a_long_title_goes_on_below_itself() {
+        let title = "Blocks of a region, of anywhere, and of the region again, after a pause, of a drive with a long name (Figure 2.13)";
+        let series = vec![Series::new("reads", Mark::Dots, vec![(0.0, 1.0)])];
+        let (x, y) = (Axis::linear("x"), Axis::linear("y"));
+        let svg = Figure { name: "f".to_owned(), title: title.to_owned(), x, y, series }.svg().unwrap();
+        assert!(svg.contains("Blocks of a region") && svg.contains("2.13)") && !svg.contains(title), "{svg}");
     }
 
     /// Every kind of mark and axis, drawn without a file.

@@ -158,7 +158,8 @@ impl Grid {
 
     /// A table of a page, in which `escaped` has made texts harmless.
     pub(super) fn html(&self, escaped: impl Fn(&str) -> String) -> String {
-        let mut out = format!("<h3>{}</h3><table><thead><tr><th>system<th>host<th>seed", escaped(&self.title));
+        let mut out =
+            format!("<h3>{}</h3><table><thead><tr><th>system<th class=margin>host<th>seed", escaped(&self.title));
         for measure in &self.measures {
             let _ = write!(out, "<th>{} <i>{}</i>", escaped(measure.name), escaped(measure.unit));
         }

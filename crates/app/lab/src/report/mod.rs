@@ -1,6 +1,7 @@
 //! Reports: rows with verdicts, figures, their files, and the page of all.
 
 pub mod assumed;
+mod dashes;
 mod draw;
 mod escape;
 pub mod figure;

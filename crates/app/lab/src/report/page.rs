@@ -13,7 +13,7 @@ use crate::report::assumed;
 use crate::report::escape::escaped;
 use crate::report::files::VERSION;
 use crate::report::number::number;
-use crate::report::row::{Row, Verdict};
+use crate::report::row::{Row, Verdict, class};
 use crate::runs::sweep::Sweep;
 use crate::targets::{self, Judged};
 
@@ -83,7 +83,7 @@ fn seeds(context: &Context, runs: &[Run]) -> String {
 
 /// Targets that no row judges, with the reason.
 fn uncovered(out: &mut String) {
-    out.push_str("<section id='not-covered'><h2>Without a verdict</h2><table><thead><tr><th>result<th>goal<th>reason</tr></thead><tbody>");
+    out.push_str("<section id='not-covered'><h2>Without a verdict</h2><table><thead><tr><th>result<th class=margin>goal<th class=margin>reason</tr></thead><tbody>");
     for target in targets::all() {
         if let Judged::NotYet(why) | Judged::Shown(_, why) = target.judged {
             let _ = write!(
@@ -136,7 +136,7 @@ fn section(out: &mut String, experiment: &Experiment, outcome: &Outcome) -> Resu
 
 fn table(out: &mut String, rows: &[Row]) {
     out.push_str(
-        "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>reproduced?<th>goal met?<th>margin</tr></thead><tbody>",
+        "<table><thead><tr><th>figure<th>paper<th>paper's configuration<th>Shingle<th>goal<th>reproduced?<th>goal met?<th class=margin>margin</tr></thead><tbody>",
     );
     for (turn, row) in rows.iter().flat_map(Row::ways) {
         let other = Row::is_other_way(turn);
@@ -166,10 +166,9 @@ fn table(out: &mut String, rows: &[Row]) {
 }
 
 fn answer(verdict: Option<Verdict>) -> String {
-    let class = if matches!(verdict, Some(Verdict::No | Verdict::Depends)) { "no" } else { "yes" };
     match Verdict::word(verdict) {
         "" => String::new(),
-        word => format!("<b class={class}>{}</b>", word.to_lowercase()),
+        word => format!("<b class={}>{}</b>", class(verdict), word.to_lowercase()),
     }
 }
 

@@ -66,6 +66,11 @@ impl Verdict {
     }
 }
 
+/// The class of a verdict on a page, which gives it its colour.
+pub(super) fn class(verdict: Option<Verdict>) -> &'static str {
+    if matches!(verdict, Some(Verdict::Yes | Verdict::Consistent)) { "yes" } else { "no" }
+}
+
 /// The worst values of several seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Worst {

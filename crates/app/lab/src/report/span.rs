@@ -39,7 +39,17 @@ impl Span {
             let room = (last - first).max(last.abs() * 0.01).max(1e-9) * 0.08;
             (first, last) = (first - room, last + room);
         }
-        Self { first, last, logarithmic: axis.logarithmic, binary, names: axis.names.clone() }
+        let span = Self { first, last, logarithmic: axis.logarithmic, binary, names: axis.names.clone() };
+        // An axis of factors with less than two marks does not tell its scale.
+        if axis.logarithmic && span.factors().len() < 2 { span.out_to_marks() } else { span }
+    }
+
+    /// The range out to the next mark on either side.
+    fn out_to_marks(self) -> Self {
+        let marks = self.all_factors();
+        let below = marks.iter().copied().rfind(|at| *at <= self.first).unwrap_or(self.first);
+        let above = marks.iter().copied().find(|at| *at >= self.last).unwrap_or(self.last);
+        Self { first: below, last: above, ..self }
     }
 
     /// Start of the range.
@@ -68,15 +78,18 @@ impl Span {
         (from..=to).map(|at| at as f64 * step).map(|at| (at, text(at))).collect()
     }
 
-    /// Powers of two if all values are such, else 1, 2 and 5 of every power of ten, or that alone if it is many.
+    /// Marks of the range.
     fn factors(&self) -> Vec<f64> {
-        let inside = |at: &f64| (self.first..=self.last).contains(at);
+        self.all_factors().into_iter().filter(|at| (self.first..=self.last).contains(at)).collect()
+    }
+
+    /// Powers of two if all values are such, else 1, 2 and 5 of every power of ten, or that alone if it is many.
+    fn all_factors(&self) -> Vec<f64> {
         if self.binary {
-            return (-20..60).map(|power| 2f64.powi(power)).filter(inside).collect();
+            return (-20..60).map(|power| 2f64.powi(power)).collect();
         }
         let steps: &[f64] = if self.last / self.first > 1e4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let powers = (-9..=15).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
-        powers.filter(inside).collect()
+        (-9..=15).flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power))).collect()
     }
 }
 
@@ -107,6 +120,8 @@ mod tests {
         assert_eq!(texts(&Axis::linear("s"), &[0.98, 1.02], 5), ["0.98", "0.99", "1.00", "1.01", "1.02"]);
         assert_eq!(texts(&Axis::logarithmic("KiB"), &[4.0, 32.0], 5), ["4", "8", "16", "32"]);
         assert_eq!(texts(&Axis::logarithmic("MB/s"), &[3.0, 120.0], 5), ["5", "10", "20", "50", "100"]);
+        assert_eq!(texts(&Axis::logarithmic("ms"), &[25.0, 25.4], 5), ["20", "50"], "a narrow range has marks too");
+        assert_eq!(texts(&Axis::logarithmic("KiB"), &[4.0], 5), ["2", "4", "8"]);
         assert_eq!(texts(&Axis::of_names("", vec!["a".to_owned(), "b".to_owned()]), &[], 5), ["a", "b"]);
         assert!(!texts(&Axis::linear("s"), &[], 5).is_empty(), "nothing to show is no reason to fail");
     }

@@ -93,6 +93,11 @@ impl LabArray {
         Ok(array)
     }
 
+    /// Bytes of objects and their markers that a set has room for.
+    pub fn set_bytes(&self) -> u64 {
+        self.drive.geometry().zone_capacity.bytes() * self.code.data() as u64
+    }
+
     /// Its zone sets: two zones of each drive are for superblocks.
     pub fn sets(&self) -> u32 {
         let geometry = self.drive.geometry();

@@ -45,6 +45,10 @@ pub struct Flip {
     pub after: Option<Verdict>,
     /// The judged value as it is, and moved.
     pub values: [Option<f64>; 2],
+    /// Their unit.
+    pub unit: &'static str,
+    /// The paper's value or the goal that each is held against: a goal that is another system's figure moves with the constant, too.
+    pub against: [Option<f64>; 2],
 }
 
 /// A sweep's findings, as programs read them.
@@ -95,7 +99,7 @@ impl Sweep {
         let (program, seed, scale) = (plan.program.clone(), plan.seed, plan.scale);
         let (experiments, left_out, moves, flips, unfinished) = Default::default();
         let (verdicts, steady) = (0, 0);
-        Self { schema: 2, program, seed, scale, experiments, left_out, verdicts, steady, moves, flips, unfinished }
+        Self { schema: 3, program, seed, scale, experiments, left_out, verdicts, steady, moves, flips, unfinished }
     }
 
     /// Takes in an experiment's rows with no constant moved, before those with moved ones.
@@ -122,8 +126,10 @@ impl Sweep {
                 }
                 let value = |row: &Row| if question == "goal_met" { row.ours } else { row.paper_config };
                 let values = [value(row), other.and_then(value)];
-                let row = row.id.clone();
-                self.flips.push(Flip { experiment, row, question, constant, by, before, after, values });
+                let against = |row: &Row| if question == "goal_met" { row.goal } else { row.paper };
+                let against = [against(row), other.and_then(against)];
+                let (row, unit) = (row.id.clone(), row.unit);
+                self.flips.push(Flip { experiment, row, question, constant, by, before, after, values, unit, against });
             }
         }
         let flips = self.flips.len() - before_count;
@@ -188,6 +194,7 @@ mod tests {
         assert_eq!(sweep.moves.iter().map(|found| (found.verdicts, found.flips)).collect::<Vec<_>>(), [(1, 0), (1, 1)]);
         let flip = &sweep.flips[0];
         assert_eq!((flip.before, flip.after, flip.values), (Verdict::Yes, Some(Verdict::No), [Some(11.0), Some(9.0)]));
+        assert_eq!((flip.unit, flip.against), ("x", [Some(10.0); 2]));
         assert_eq!((sweep.steady, sweep.verdicts), (0, 1));
     }
 }

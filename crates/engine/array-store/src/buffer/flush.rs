@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use futures_util::stream::{self, StreamExt};
 
 use super::log::{Buffer, Held};
@@ -134,7 +133,7 @@ impl Engine {
 
     /// Writes these objects in a segment, but for those that are gone. Returns the number done: if a set ends, not all.
     async fn flush_segment(self: &Rc<Self>, buffer: &Buffer, stamps: &[u64]) -> Result<usize> {
-        let (mut data, mut parts, mut from) = (BytesMut::new(), Vec::new(), Vec::new());
+        let (mut pieces, mut length, mut parts, mut from) = (Vec::new(), 0, Vec::new(), Vec::new());
         let mut flights = Vec::new();
         for &stamp in stamps {
             let held = buffer.held.borrow();
@@ -146,17 +145,20 @@ impl Engine {
                 name: held.name.clone(),
                 version: held.version,
                 offset: 0,
-                at: data.len() as u32,
+                at: length,
                 length: held.data.len() as u32,
                 completion: Some(held.completion.clone()),
             });
             from.push(stamp);
-            data.extend_from_slice(&held.data);
+            length += held.data.len() as u32;
+            pieces.push(held.data.clone());
         }
         if parts.is_empty() {
             return Ok(stamps.len());
         }
-        let item = Item::Shared { parts, data: data.freeze(), together: false };
+        let item = Item::Shared { parts, data: self.framing.join(&pieces), together: false };
+        // An object that is deleted meanwhile gives its memory back.
+        drop(pieces);
         // Without the files only memory has it: then it may take the room that tombstones may (AS-BUF-4).
         let placed = if buffer.usable() {
             self.append_user(&item).await.map(|(placed, _)| placed)

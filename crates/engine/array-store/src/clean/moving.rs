@@ -214,7 +214,7 @@ impl Engine {
                 let found = self.live_place(id, marker.stamp, part)?;
                 self.after_lookup(&mut step).await;
                 let Some(place) = found else { continue };
-                let data = match self.read_place(&place, 0, place.length).await {
+                let data = match self.read_to_copy(&place).await {
                     Ok(data) => data,
                     Err(error) => {
                         tracing::error!(%error, "a part could not be moved");

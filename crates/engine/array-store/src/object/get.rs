@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::object::naming::quoted;
 use crate::object::put::check_name;
-use crate::segment::{Fault, FaultKind, Shape, Source};
+use crate::segment::{Fault, FaultKind, For, Shape, Source};
 use crate::stats::add;
 use crate::types::{PartPlace, Version};
 use crate::zone_set::Pin;
@@ -106,8 +106,17 @@ impl Engine {
         Ok((self.options.naming.0)(name, &attributes))
     }
 
+    /// A whole part, to be written elsewhere.
+    pub(crate) async fn read_to_copy(self: &Rc<Self>, place: &PartPlace) -> Result<Bytes> {
+        self.read_for(For::Copy, place, 0, place.length).await
+    }
+
     /// `length` bytes from `from` bytes into a part.
     pub(crate) async fn read_place(self: &Rc<Self>, place: &PartPlace, from: u32, length: u32) -> Result<Bytes> {
+        self.read_for(For::Client, place, from, length).await
+    }
+
+    async fn read_for(self: &Rc<Self>, reader: For, place: &PartPlace, from: u32, length: u32) -> Result<Bytes> {
         if length == 0 {
             return Ok(Bytes::new());
         }
@@ -118,7 +127,8 @@ impl Engine {
         let shape = Shape::new(self.code, place.segment_length);
         let source = Source { drives: &self.drives, paces: &self.paces, members: &members, place, shape };
         let mut faults = Vec::new();
-        let found = self.framing.payload(set.state()).part(&self.framing, &source, from, length, &mut faults).await;
+        let found =
+            self.framing.payload(set.state()).part(&self.framing, &source, (from, length), reader, &mut faults).await;
         self.note_faults(place, &faults);
         match found {
             Some(bytes) => {

@@ -13,6 +13,6 @@ mod shape;
 pub(crate) use columns::{Columns, Rows};
 pub(crate) use frames::{FrameContext, fragment_frames};
 pub(crate) use framing::Framing;
-pub(crate) use payload::Payload;
+pub(crate) use payload::{For, Payload};
 pub(crate) use read::{Fault, FaultKind, Source};
 pub(crate) use shape::Shape;

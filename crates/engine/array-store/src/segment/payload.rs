@@ -14,8 +14,17 @@ use super::read::{Fault, Source};
 use crate::format::FRAGMENT;
 use crate::types::SetState;
 
-/// Reads up to this are as on other drives also where drives drop payload: it costs little to lay zeros out.
+/// Clients' reads up to this are as on other drives also where drives drop payload, hedged where a drive is slow.
 const SHORT: u32 = 1 << 20;
+
+/// Reader of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// It gets the bytes, as soon as can be.
+    Client,
+    /// It copies them, and nobody waits: where drives drop payload no byte is laid out, however few there are.
+    Copy,
+}
 
 /// The form of a set's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +67,12 @@ impl Payload {
         self,
         framing: &Framing,
         source: &Source<'_>,
-        from: u32,
-        length: u32,
+        (from, length): (u32, u32),
+        reader: For,
         faults: &mut Vec<Fault>,
     ) -> Option<Bytes> {
         match self {
-            Self::Hollow if length > SHORT => read_hollow(source, from, length, faults).await,
+            Self::Hollow if length > SHORT || reader == For::Copy => read_hollow(source, from, length, faults).await,
             _ => read_part(source, &framing.coder, &framing.pool, from, length, faults).await,
         }
     }

@@ -21,7 +21,7 @@ pub(crate) fn experiment() -> Experiment {
     Experiment {
         name: "smore-read",
         question: "How fast does an array that is 80 % full give back objects drawn at random, by their size?",
-        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 120 in a standard one, 960 below 16 MB, 240 for mixed sizes), filled to 80 % by twelve writers \
+        setup: "Six Ha10, 5+1, one zone in 60 (960 in a quick run; 240 in a standard one, 960 below 16 MB), filled to 80 % by twelve writers \
                 at a time, which takes no drive time; then six readers that read objects from end to end. The paper's \
                 limit counts the five data drives of a RAID-4; here parity goes round, and all six can be read. The paper \
                 does not say how many segments of an object its readers ask for at a time: as many as a writer's turn \
@@ -58,7 +58,7 @@ struct Case {
 
 fn run(context: &mut Context) -> Result<Outcome, LabError> {
     note(context);
-    let array = LabArray::new(context, context.scale.pick(960, 120, 60))?;
+    let array = LabArray::new(context, context.scale.pick(960, 240, 60))?;
     let sizes_read: &[u64] = context.scale.pick(&[16 << 20, 256 << 20], &SIZES, &SIZES);
     let churn = context.scale.pick(1.0, 5.0, 5.0);
     let sets = (f64::from(array.sets()) * FULL) as u32;
@@ -74,9 +74,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
         done += 1;
         let every = match case.sizes {
             Sizes::Equal(size) if size < SMALL => 960,
-            // Churn takes long.
-            Sizes::Mix => 240,
-            Sizes::Equal(_) => 120,
+            _ => 240,
         };
         let array = LabArray::new(context, context.scale.pick(960, every, 60))?;
         read(&array, case, context.scale, context.seed)
@@ -170,7 +168,7 @@ fn figure(sizes: &[u64], curves: [(String, Vec<(f64, f64)>); 3], mix: Vec<f64>, 
 /// Reads of a fresh array and, with churn, of one after it.
 fn read(array: &LabArray, case: Case, scale: Scale, seed: u64) -> Result<Vec<ReadResult>, LabError> {
     let array = array.clone();
-    let seconds = scale.pick((2, 20), (10, 120), (20, 600));
+    let seconds = scale.pick((2, 20), (10, 60), (20, 600));
     Sim::new(seed).run(move |rt| async move {
         let (rig, load) = filled(&rt, &array, case.options.clone(), case.sizes, FULL, seed).await?;
         let measured = || async {

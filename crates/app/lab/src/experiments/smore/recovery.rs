@@ -75,7 +75,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     }
     // The project's own is so short for the paper's array that the sets that were open are most of it.
     let mut larger = Vec::new();
-    for &every in context.scale.pick(&[][..], &[30, 15, 8], &[30, 15, 8, 4]) {
+    for &every in context.scale.pick(&[][..], &[30, 15], &[30, 15, 8, 4]) {
         (context.progress)(&format!("one zone in {every}"), None);
         let array = LabArray::new(context, every)?;
         let media = full_image(&array, ours(), context.seed)?;

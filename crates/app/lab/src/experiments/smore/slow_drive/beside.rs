@@ -67,7 +67,7 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     let drive = LabDrive::shingled(context)?.first_zones(2_000);
     let server = LabServer { drive, drives: DRIVES, array, arrays: ARRAYS };
     // In a minute, 24 PUTs are slower than the 99th percentile: another draw moves it by a tenth and more.
-    let time = Duration::from_secs(context.scale.pick(180, 300, 1200));
+    let time = Duration::from_secs(context.scale.pick(180, 180, 1200));
     let run = |slow: Slow, what: &str| {
         (context.progress)(&format!("stores of one server, {what}"), None);
         measure(&server, slow, time, context.seed)

@@ -65,7 +65,7 @@ fn run(context: &mut Context) -> Result<Outcome, LabError> {
     context.with_options("Shingle", &Options::default());
     let code = Code::new(10, 2).map_err(|error| LabError(error.to_string()))?;
     let array = LabArray { drives: DRIVES, code, ..LabArray::new(context, 960)? };
-    let time = Duration::from_secs(context.scale.pick(60, 300, 1200));
+    let time = Duration::from_secs(context.scale.pick(60, 180, 1200));
     let (mut rows, mut all_times) = (Vec::new(), Vec::new());
     for (number, (size, bytes, rate)) in LOADS.into_iter().enumerate() {
         let measure = |slower: u32, share: f64| {

@@ -43,7 +43,7 @@ struct Load {
 }
 
 pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> {
-    let time = WARM_UP + Duration::from_secs(context.scale.pick(120, 600, 1200));
+    let time = WARM_UP + Duration::from_secs(context.scale.pick(120, 240, 1200));
     let of = |groups: usize| -> Result<LabArray, LabError> {
         Ok(LabArray { drives: groups * code.width(), code, ..LabArray::new(context, 960)? })
     };
@@ -71,7 +71,7 @@ pub(super) fn rows(context: &Context, code: Code) -> Result<Vec<Row>, LabError> 
     ))
     .judged();
 
-    let time = WARM_UP + AFTER + Duration::from_secs(context.scale.pick(180, 300, 600));
+    let time = WARM_UP + AFTER + Duration::from_secs(context.scale.pick(180, 180, 600));
     let (well, slow) = (measure(1, 1, WARM_UP * 2)?, measure(1, SLOWER, time)?);
     let took_well = well.puts.between(WARM_UP, WARM_UP * 2);
     let given_up = slow.given_up.ok_or_else(|| LabError("the slow drive was not given up".to_owned()))?;

@@ -20,7 +20,7 @@ const PUTS: u64 = 40;
 
 pub(super) fn rows(context: &Context) -> Result<Vec<Row>, LabError> {
     let drive = LabDrive::shingled(context)?.first_zones(2_000);
-    let time = WARM_UP + Duration::from_secs(context.scale.pick(60, 300, 1200));
+    let time = WARM_UP + Duration::from_secs(context.scale.pick(60, 180, 1200));
     let measure = |slower: u32| {
         let what = if slower == 1 { "all drives well" } else { "one drive slow" };
         (context.progress)(&format!("PUT, four chunk stores, {what}"), None);
