@@ -285,7 +285,7 @@ fn a_landing_zone_that_fails_is_not_told_as_lost_once_it_is_empty() {
             assert_eq!(device.faults().injected().len(), 1, "{context}");
             device.set_faults(Faults::default());
             for &(id, size) in &all {
-                // What landed in a zone that is offline is in memory.
+                // Memory has the bytes that landed in a zone that is offline now.
                 assert_eq!(store.seal(id).await.unwrap(), size, "{context}");
             }
             rt.sleep(Duration::from_secs(1)).await;

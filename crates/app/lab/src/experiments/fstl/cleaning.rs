@@ -12,7 +12,7 @@ use shingle_translation_layers::{CachePolicy, Tl1};
 
 use super::cleaning_rows::{self, Found};
 use super::traces::{self, CACHED, Trace};
-use super::{replay, systems};
+use super::{filled, systems};
 use crate::context::Context;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Outcome, Runs};
@@ -91,7 +91,7 @@ fn measure(system: &System, trace: &Trace, host: Host, seed: u64) -> Result<Run,
     let pace = trace.pace.unwrap_or(Pace::Depth(CACHED.depth));
     Sim::new(seed).run_on(Some(&processor::server()), move |runtimes| async move {
         let opened = system.open(&runtimes, host, seed, CACHED.write_cache).await?;
-        replay::fill(&runtimes, &opened.store, replay::touched(&*source, seed)?).await?;
+        filled::fill(&runtimes, &opened.store, filled::touched(&*source, seed)?).await?;
         let volume = opened.volume().cloned().ok_or_else(|| LabError("the system has no counters".to_owned()))?;
         let (blocks, before) = (opened.media_blocks(), volume.stats());
         let (rt, looks) = (&runtimes.program, Rc::new(Looks::default()));

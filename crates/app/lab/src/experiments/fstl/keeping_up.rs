@@ -5,7 +5,7 @@ use std::rc::Rc;
 use shingle_sim::{Random, Sim};
 use shingle_store_api::BlockStore;
 
-use super::replay;
+use super::filled::fill;
 use super::systems::{self, OWN_CLEANER, TL1, TL2};
 use crate::context::{Context, Scale};
 use crate::error::LabError;
@@ -56,7 +56,7 @@ fn measure(system: &System, scale: Scale, host: Host, seed: u64) -> Result<Vec<O
         let volume = opened.volume().cloned().ok_or_else(|| LabError("the system is no volume".to_owned()))?;
         // Nine tenths of the zones that it has are a volume's; of it two thirds are used.
         let pieces = (volume.size_bytes() >> 20) * 2 / 3;
-        replay::fill(&runtimes, &opened.store, (0..pieces).collect()).await?;
+        fill(&runtimes, &opened.store, (0..pieces).collect()).await?;
         let rt = &runtimes.program;
         let play = async |seed: u64, count: u64, gap_ns: u64| -> Result<Replayed, LabError> {
             let pace = if gap_ns > 0 { Pace::Open } else { Pace::Depth(DEPTH) };

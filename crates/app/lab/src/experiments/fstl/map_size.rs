@@ -60,7 +60,7 @@ fn gathered(system: &System, ios: u64, seed: u64) -> Result<[f64; 3], LabError> 
         let opened = system.open(&(&rt).into(), Host::linux_6_10(), seed, CACHED.write_cache).await?;
         let volume = opened.volume().cloned().ok_or_else(|| LabError("the system has no map".to_owned()))?;
         let pieces = (volume.size_bytes() >> 20) / 2;
-        super::replay::fill(&(&rt).into(), &opened.store, (0..pieces).collect()).await?;
+        super::filled::fill(&(&rt).into(), &opened.store, (0..pieces).collect()).await?;
         let (mut random, before) = (Random::new(seed), volume.stats().counters);
         let writes = (0..ios).map(move |_| {
             let offset = random.below(pieces << 8) << 12;

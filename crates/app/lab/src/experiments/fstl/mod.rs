@@ -4,6 +4,7 @@ pub(super) mod cleaning;
 mod cleaning_rows;
 pub(super) mod filebench;
 mod filebench_rows;
+mod filled;
 pub(super) mod heat;
 mod keeping_up;
 pub(super) mod map_size;
