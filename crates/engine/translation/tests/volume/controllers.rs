@@ -95,6 +95,21 @@ fn stalls(rt: Runtime, control: Control, _: Random) -> LocalBoxFuture<'static, (
     })
 }
 
+/// Says that copies begin, of any number of sectors, and that they are over, and copies hardly any.
+fn paces_at_random(rt: Runtime, control: Control, mut random: Random) -> LocalBoxFuture<'static, ()> {
+    Box::pin(async move {
+        loop {
+            let sectors = random.number() >> random.below(65).min(63);
+            control.pace(if random.chance(0.3) { 0 } else { sectors });
+            if random.chance(0.1) {
+                let ranges = some_ranges(&control, &mut random);
+                let _ = control.copy(&ranges, None).await;
+            }
+            rt.sleep(Duration::from_micros(100)).await;
+        }
+    })
+}
+
 /// Names zones of generations that are over, and zones that are none.
 fn lies_about_zones(rt: Runtime, control: Control, mut random: Random) -> LocalBoxFuture<'static, ()> {
     Box::pin(async move {
@@ -175,13 +190,14 @@ fn breaks_off(rt: Runtime, control: Control, mut random: Random) -> LocalBoxFutu
     })
 }
 
-const CONTROLLERS: [Controller; 11] = [
+const CONTROLLERS: [Controller; 12] = [
     hangs,
     dies,
     copies_at_random,
     copies_the_fullest,
     takes_all,
     stalls,
+    paces_at_random,
     lies_about_zones,
     lies_about_sectors,
     routes_at_random,
@@ -228,7 +244,7 @@ fn history(seed: u64, controller: Controller) {
 
 /// TL-CTL-1, TL-CTL-2; and TL-ROOM-1: no write fails for want of room.
 #[test]
-fn eleven_bad_controllers_lose_nothing() {
+fn bad_controllers_lose_nothing() {
     for seed in seeds(4) {
         for (at, controller) in CONTROLLERS.into_iter().enumerate() {
             history(seed * 100 + at as u64, controller);
