@@ -52,7 +52,7 @@ class Array:
         done = shingle("array", "stat", "--array", self.file, "--json", *arguments)
         told = json.loads(done.stdout)
         states = {drive["state"] for drive in told.get("drives", [])}
-        # Whoever watches an array by the status alone learns that a drive is missing.
+        # A watcher of the status alone learns that a drive is missing.
         assert done.returncode == (0 if states <= {"ok", "removed"} else 4), done
         return told
 

@@ -127,7 +127,7 @@ def test_a_drive_too_many_is_not_given_up_even_if_told_so(tmp_path, blank):
     first.rename(first.with_suffix(".away"))
     array.put("more", b"more", "--degraded")
     second.rename(second.with_suffix(".away"))
-    # What can be read is: it may be older than what is missing, and that is said.
+    # Objects that can be read are listed, with a word that they may be older than those that are missing.
     seen = shingle("array", "ls", "--array", array.file)
     assert seen.returncode == 0 and second.name in seen.stderr and "without 1" in seen.stderr, seen
     array.refused("rm", "large", "--degraded", says=[second.name, "without 1"], status=8)

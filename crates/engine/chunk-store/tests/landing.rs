@@ -15,9 +15,9 @@ use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZonedDevice};
 
-fn drive() -> MemoryDevice {
+fn drive(volatile_cache: bool) -> MemoryDevice {
     let geometry = Geometry::hm_smr(Blocks(64), 60, 0, 24);
-    formatted(Geometry { revolution: Some(Duration::from_micros(500)), ..geometry })
+    formatted(Geometry { revolution: Some(Duration::from_micros(500)), volatile_cache, ..geometry })
 }
 
 fn landing(budget: u64) -> Options {
@@ -59,7 +59,7 @@ async fn with_tails(rt: &Runtime, store: &ChunkStore) -> Vec<(ChunkId, u64)> {
 
 #[test]
 fn what_only_landed_is_read_before_and_after_a_power_cut() {
-    let medium = drive();
+    let medium = drive(false);
     Sim::new(1).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
         let (store, _) = open(&rt, &device, landing(1 << 20)).await;
@@ -103,7 +103,7 @@ fn what_only_landed_is_read_before_and_after_a_power_cut() {
 
 #[test]
 fn landing_zones_come_back_under_a_long_load_of_small_appends() {
-    let medium = drive();
+    let medium = drive(false);
     Sim::new(2).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
         let (store, _) = open(&rt, &device, landing(60_000)).await;
@@ -140,7 +140,7 @@ fn landing_zones_come_back_under_a_long_load_of_small_appends() {
 
 #[test]
 fn a_full_drive_gives_its_landing_zones_up_and_loses_nothing() {
-    let medium = drive();
+    let medium = drive(false);
     Sim::new(3).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
         let (store, _) = open(&rt, &device, Options { background: true, ..landing(1 << 20) }).await;
@@ -176,7 +176,7 @@ fn a_full_drive_gives_its_landing_zones_up_and_loses_nothing() {
 
 #[test]
 fn tails_survive_writes_that_fail_on_their_way() {
-    let medium = drive();
+    let medium = drive(false);
     Sim::new(4).run(move |rt| async move {
         let device = SimDevice::new(&rt, &medium);
         let (store, _) = open(&rt, &device, landing(1 << 20)).await;
@@ -223,9 +223,7 @@ fn lose_cache(rt: &Runtime, device: &SimDevice) -> Rc<Cell<u32>> {
 fn an_append_goes_elsewhere_if_its_zone_loses_the_cache() {
     let mut failed = 0;
     for seed in seeds(40) {
-        let geometry = Geometry::hm_smr(Blocks(64), 60, 0, 24);
-        let medium =
-            formatted(Geometry { volatile_cache: true, revolution: Some(Duration::from_micros(500)), ..geometry });
+        let medium = drive(true);
         failed += Sim::new(seed).run(move |rt| async move {
             let context = format!("seed {seed}");
             let device = SimDevice::new(&rt, &medium);
@@ -265,7 +263,7 @@ fn an_append_goes_elsewhere_if_its_zone_loses_the_cache() {
 #[test]
 fn a_landing_zone_that_fails_is_not_told_as_lost_once_it_is_empty() {
     for (seed, fault) in seeds(8).flat_map(|seed| [(seed, Fault::ZoneOffline), (seed, Fault::ZoneReadOnly)]) {
-        let medium = drive();
+        let medium = drive(false);
         Sim::new(seed).run(move |rt| async move {
             let context = format!("seed {seed}, {fault:?}");
             let device = SimDevice::new(&rt, &medium);
@@ -304,9 +302,7 @@ fn a_landing_zone_that_fails_is_not_told_as_lost_once_it_is_empty() {
 fn what_landed_stays_where_the_zone_of_its_move_loses_its_cache() {
     let mut failed = 0;
     for seed in seeds(40) {
-        let geometry = Geometry::hm_smr(Blocks(64), 60, 0, 24);
-        let medium =
-            formatted(Geometry { volatile_cache: true, revolution: Some(Duration::from_micros(500)), ..geometry });
+        let medium = drive(true);
         failed += Sim::new(seed).run(move |rt| async move {
             let context = format!("seed {seed}");
             let device = SimDevice::new(&rt, &medium);

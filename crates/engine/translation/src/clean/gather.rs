@@ -7,8 +7,10 @@
 //! - TL-MEM-1: the map of a volume without holes stays near its limit: above it, extents whose sectors follow each other are joined; an eighth above
 //!   it, each command of writers waits until it has become smaller, for [`PATIENCE`] at most. Extents between holes stay, and maps of snapshots are not
 //!   counted. (`random_writes_for_ever_take_a_bounded_map`)
-//! - TL-MEM-3: writers wait for no map that cannot become smaller: not where most extents stand alone, nor below an eighth above the size that joining could give it, nor without room for copies. (`a_volume_with_holes_is_written_without_waiting`, `a_controller_that_does_nothing_holds_up_no_writer_of_a_large_map`)
 //! - TL-MEM-2: gathering leaves the zones to cleaning that writers leave to it. (`a_full_volume_is_gathered_and_cleaned`)
+//! - TL-MEM-3: writers wait for no map that cannot become smaller: not where most extents stand alone, nor below an eighth above the size that joining
+//!   could give it, nor without room for copies. (`a_volume_with_holes_is_written_without_waiting`,
+//!   `a_controller_that_does_nothing_holds_up_no_writer_of_a_large_map`)
 
 use std::collections::BTreeSet;
 use std::ops::Range;
