@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{content, formatted, open};
 use shingle_base::{Blocks, ChunkId, ZoneId};
-use shingle_chunk_store::{ChunkStore, ErrorKind, Landing, Options, Stream, check, dump};
+use shingle_chunk_store::{ChunkStore, ErrorKind, Landing, Options, Stream, ZoneStatus, check, dump};
 use shingle_runtime::Runtime;
 use shingle_sim::{CommandKind, Fault, FaultRule, Faults, Sim, SimDevice, Trigger, seeds};
 use shingle_zoned::{Geometry, MemoryDevice, ZoneOp, ZonedDevice};
@@ -257,6 +257,34 @@ fn an_append_goes_elsewhere_if_its_zone_loses_the_cache() {
         });
     }
     assert!(failed > 20, "the case is not met: {failed}");
+}
+
+/// CS-APP-7: the drive says nothing of zones for some seconds. Appends wait, and go where they would have gone.
+#[test]
+fn appends_wait_for_a_drive_that_says_nothing_for_a_moment() {
+    for landed in [true, false] {
+        let medium = drive(true);
+        Sim::new(1).run(move |rt| async move {
+            let device = SimDevice::new(&rt, &medium);
+            let options = if landed { landing(1 << 20) } else { Options { landing: None, ..landing(0) } };
+            let (store, _) = open(&rt, &device, options).await;
+            let sizes = with_tails(&rt, &store).await;
+            let closed = || store.zones().iter().filter(|zone| zone.status == ZoneStatus::Closed).count();
+            let before = closed();
+            let silent = FaultRule { trigger: Trigger::Rate(CommandKind::Report, 1.0), fault: Fault::ReadError };
+            device.set_faults(Faults::new([silent]));
+            let (healed, spawner) = (device.clone(), rt.clone());
+            rt.spawn_detached(async move {
+                spawner.sleep(Duration::from_secs(3)).await;
+                healed.set_faults(Faults::default());
+            });
+            for (id, size) in sizes {
+                append(&store, id, size, 5000).await.unwrap_or_else(|error| panic!("landed {landed}: {error}"));
+                read_all(&store, id).await;
+            }
+            assert_eq!((closed(), store.counters().write_errors), (before, 0), "landed {landed}");
+        });
+    }
 }
 
 /// A landing zone whose write failed is not told as lost once nothing in it is needed (CS-MARK-6).

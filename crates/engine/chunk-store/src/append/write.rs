@@ -15,11 +15,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shingle_base::ZoneId;
 use shingle_record::sliced_record_blocks;
 use shingle_runtime::Instant;
-use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZoneState, report_patiently};
+use shingle_zoned::{DeviceError, DeviceErrorKind, DeviceResult, ZoneInfo, ZoneState, report_patiently};
 use tokio::sync::oneshot;
 
 use crate::append::{Batch, Framed, OpenChunk, Pending, Waiter};
@@ -28,6 +29,10 @@ use crate::error::ErrorKind;
 use crate::index::Handle;
 use crate::state::StoreState;
 use crate::types::ZoneStatus;
+
+/// Times that a drive which says nothing of a zone is asked again, and the pause before each.
+const ASKED_AGAIN: u32 = 10;
+const ASK_PAUSE: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Lets as many zones be written as may be at once.
@@ -124,7 +129,7 @@ impl Engine {
         if !self.drive.geometry.volatile_cache {
             return Ok(());
         }
-        let report = report_patiently(&self.drive.dev, zone, 1).await?;
+        let report = self.told_of(zone).await?;
         let kind = match report.first().map(|info| info.state) {
             Some(ZoneState::ReadOnly) => DeviceErrorKind::ZoneReadOnly,
             Some(ZoneState::Offline) => DeviceErrorKind::ZoneOffline,
@@ -132,6 +137,20 @@ impl Engine {
             None => DeviceErrorKind::WriteFailed,
         };
         Err(DeviceError::new(kind, self.drive.geometry.start_of(zone), Some(zone)))
+    }
+
+    /// A report of a zone. A drive that says nothing is asked again for some seconds: a failed write would cost the rest of the zone.
+    async fn told_of(&self, zone: ZoneId) -> DeviceResult<Vec<ZoneInfo>> {
+        let mut asked = 0;
+        loop {
+            let told = report_patiently(&self.drive.dev, zone, 1).await;
+            let gone = told.as_ref().is_err_and(|error| matches!(error.kind, DeviceErrorKind::Gone));
+            if told.is_ok() || gone || asked == ASKED_AGAIN || self.state.borrow().stopped.is_some() {
+                return told;
+            }
+            asked += 1;
+            self.rt.sleep(ASK_PAUSE).await;
+        }
     }
 
     /// Enters durable records into the index and answers their callers.
